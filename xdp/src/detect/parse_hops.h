@@ -28,7 +28,6 @@ struct node_metadata {
     u32 congestion; /* with its queue's id, which may be another one */
     u32 l2_egress;
     u32 tx;
-    u32 buffer; /* id << 24 | occupancy: both are reported, or neither */
 };
 
 static inline_always u64 scaled(u32 raw, u32 unit) { return raw == ABSENT ? NO_VALUE : (u64)raw * unit; }
@@ -89,7 +88,7 @@ static inline_always void stacked_hop(struct hop *hop, const struct layout *l, c
         hop->latency = between(stamp(l, record, INGRESS), stamp(l, record, EGRESS), l->wide_ts, p->stamp_ns);
     judge(hop, stamp(l, record, INGRESS), stamp(l, record, EGRESS), p);
     hop->queue = item32(l, record, QUEUE);
-    hop->congestion = item32(l, record, l->carried & ITEM(CONGESTION) ? CONGESTION : BUFFER);
+    hop->congestion = item32(l, record, CONGESTION);
     hop->utilization = scaled(item32(l, record, TX), p->utilization_unit);
 }
 
@@ -119,7 +118,6 @@ static inline_always void read_metadata(struct node_metadata *metadata, const st
         metadata->l2_egress = halves == 0xffff ? ABSENT : halves;
     }
     metadata->tx = item32(l, record, TX);
-    metadata->buffer = item32(l, record, BUFFER);
 }
 
 /* The reporter's own metadata. */
@@ -188,7 +186,6 @@ static noinline void merge(struct node_metadata *hop, const struct node_metadata
     merge_stamps(hop, header);
     MERGE(l2_egress, ITEM(L2));
     MERGE(tx, ITEM(TX));
-    MERGE(buffer, ITEM(BUFFER));
 }
 
 static inline_always u32 pair(u32 id, u32 value)
@@ -210,8 +207,6 @@ static inline_always void reading(struct hop *hop, const struct node_metadata *m
     judge(hop, metadata->ingress_ts, metadata->egress_ts, p);
     hop->queue = pair(metadata->queue_id, metadata->occupancy);
     hop->congestion = metadata->congestion;
-    if (hop->congestion == ABSENT)
-        hop->congestion = metadata->buffer;
     hop->utilization = scaled(metadata->tx, p->utilization_unit);
 }
 
@@ -252,7 +247,7 @@ static inline_always void read_trace(struct node_metadata *metadata, u32 trace_t
     metadata->l2_egress = (u32)node_long(trace_type, node, 9);
     /* A queue depth without a queue id; the reporter's metadata may have the id. */
     metadata->occupancy = node_word(trace_type, node, 6);
-    metadata->queue_id = metadata->congestion = metadata->tx = metadata->buffer = ABSENT;
+    metadata->queue_id = metadata->congestion = metadata->tx = ABSENT;
 }
 
 /* Whether it is about an event at one node: IOAM in its packet names no hops. */

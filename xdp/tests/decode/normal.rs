@@ -407,18 +407,13 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
         NO_VALUE if by_stamps => between(ingress, egress, layout.wide_ts(), units),
         latency => latency,
     };
-    let congestion = if carried.contains(Items::QUEUE_CONGESTION) {
-        Items::QUEUE_CONGESTION
-    } else {
-        Items::BUFFER
-    };
     Hop {
         node: word(Items::NODE_ID),
         link,
         level_2,
         latency: mark_implausible(latency, ingress, egress, units),
         queue: word(Items::QUEUE),
-        congestion: word(congestion),
+        congestion: word(Items::QUEUE_CONGESTION),
         utilization: scaled(word(Items::TX_UTILIZATION), units.utilization),
     }
 }
@@ -472,10 +467,7 @@ fn reading(hop: &wire::Hop, units: &Units) -> Hop {
         level_2,
         latency: mark_implausible(latency, ingress, egress, units),
         queue: pair(hop.queue_id, hop.queue_occupancy),
-        congestion: match pair(hop.congestion_queue_id, hop.queue_congestion) {
-            ABSENT => pair(hop.buffer_id, hop.buffer_occupancy),
-            congestion => congestion,
-        },
+        congestion: pair(hop.congestion_queue_id, hop.queue_congestion),
         utilization: scaled(hop.tx_utilization.unwrap_or(ABSENT), units.utilization),
     }
 }
