@@ -165,6 +165,8 @@ pub struct ReporterMetadata<'a> {
     pub layout: Layout,
     /// Report 0.5: the hop latency is the egress timestamp minus the header's ingress timestamp.
     latency_from_stamps: bool,
+    /// Report 0.5: the packet was dropped before its egress interface and queue were chosen.
+    lacks_egress: bool,
 }
 
 impl<'a> ReporterMetadata<'a> {
@@ -174,6 +176,7 @@ impl<'a> ReporterMetadata<'a> {
             record,
             layout,
             latency_from_stamps: false,
+            lacks_egress: false,
         }
     }
 }
@@ -381,6 +384,9 @@ impl<'a> Report<'a> {
             return Hop::default();
         };
         let mut hop = metadata.layout.hop(metadata.record);
+        if metadata.lacks_egress {
+            (hop.egress_if, hop.queue_id, hop.drop_queue_id) = (None, None, None);
+        }
         // A record taken from a stack contains its own node ID.
         if !hop.carried.contains(Items::NODE_ID) {
             hop.carried.insert(Items::NODE_ID);

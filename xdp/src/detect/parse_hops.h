@@ -121,9 +121,15 @@ static inline_always void read_metadata(struct node_metadata *metadata, const st
 }
 
 /* The reporter's own metadata. */
-static inline_always void read_reporter(struct node_metadata *metadata, const struct scratch *s)
+static inline_always void read_reporter(struct node_metadata *metadata, const struct scratch *s, const struct profile *p)
 {
     read_metadata(metadata, &s->reporter_layout, bytes(s, s->reporter));
+    /* Dropped before its egress was chosen. */
+    if (p->drop_zero_unknown && s->report.version == 5 && s->head.kind == 1 && !(metadata->ports & 0xffff) &&
+        !metadata->queue_id) {
+        metadata->ports |= 0xffff;
+        metadata->queue_id = ABSENT;
+    }
     metadata->carried |= ITEM(NODE);
     metadata->node = s->report.node_id;
     if (s->has_ts) {
@@ -267,14 +273,14 @@ int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
         return 0;
     r = &s->report;
     if (i == passed)
-        read_reporter(&metadata, s);
+        read_reporter(&metadata, s, p);
     else if (s->found.int_version)
         read_metadata(&metadata, &s->int_layout, bytes(s, s->found.stack + from_top * s->int_layout.words * 4));
     else
         read_trace(&metadata, s->found.trace_type, bytes(s, s->found.trace[from_top & (MAX_HOPS - 1)]));
     last = i + 1 == r->hop_count;
     if (i < passed && last && r->marks & REPORT_MERGED) {
-        read_reporter(&reporter, s);
+        read_reporter(&reporter, s, p);
         merge(&metadata, &reporter);
     }
     /* Derived from stamps, and so in their unit; it is derived again, and checked. */

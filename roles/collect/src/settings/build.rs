@@ -352,6 +352,7 @@ fn written_profile(name: &str, written: &ProfileSettings) -> Profile {
             TcpShim::AfterOptions => wire::profile::TcpShim::AfterOptions,
         },
         telemetry_ports: wire::profile::TelemetryPorts::new(&written.telemetry_ports).unwrap_or_default(),
+        drop_zero_unknown: written.drop_zero_unknown,
         ..usual
     };
     Profile {
