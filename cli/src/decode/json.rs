@@ -89,7 +89,10 @@ pub(super) fn packet(
             .with(Annotations::DESTINATION, contents.destination)
             .with(Annotations::INCOMPLETE, contents.is_incomplete())
             .with(Annotations::SEVERAL_TRACES, contents.several_traces)
-            .with(Annotations::REPLICA, contents.int.is_some_and(|int| int.is_replica()));
+            .with(
+                Annotations::REPLICA,
+                contents.int.is_some_and(|int| int.is_replica()),
+            );
         annotations(o, odd);
     });
     out.push('\n');

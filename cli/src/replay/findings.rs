@@ -5,9 +5,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use collector::event::SequenceEvent;
-use collector::{
-    Collector, Config, DistinctProfiles, Drop, Event, FlowRow, Loss, Output, Profile, Rollup,
-};
+use collector::{Collector, Config, DistinctProfiles, Drop, Event, FlowRow, Loss, Output, Profile, Rollup};
 use detect::Metric;
 use wire::FlowKey;
 

@@ -33,8 +33,8 @@ use wire::FlowKey;
 use crate::admission::Admission;
 use crate::config::{Config, Units};
 use crate::decode::{
-    ABSENT, All, EndTimestamps, Fixed, Head, Hops, ItemOffsets, NO_VALUE, NodeUnits, Plan, ReadHops,
-    Reading, RecordKind, StackReport, Stacked, fixed_records, is_plausible,
+    ABSENT, All, EndTimestamps, Fixed, Head, Hops, ItemOffsets, NO_VALUE, NodeUnits, Plan, ReadHops, Reading,
+    RecordKind, StackReport, Stacked, fixed_records, is_plausible,
 };
 use crate::event::Output;
 use crate::index::NO_SLOT;

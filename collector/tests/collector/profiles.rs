@@ -32,9 +32,7 @@ fn every_source_is_read_with_its_profile_however_many_there_are() {
     let plain = latency(config(), [10, 0, 0, 1], 1).unwrap();
     let prefix = |n: u32| format!("10.{}.{}.0/24", n / 256, n % 256).parse().unwrap();
     let many = || Config {
-        profiles: (0..MANY)
-            .map(|n| (prefix(n), with_latency_unit(1000)))
-            .collect(),
+        profiles: (0..MANY).map(|n| (prefix(n), with_latency_unit(1000))).collect(),
         ..config()
     };
     for source in [[10, 0, 0, 1], [10, 0, 255, 1], [10, 2, 87, 1]] {
@@ -47,17 +45,11 @@ fn every_source_is_read_with_its_profile_however_many_there_are() {
 fn every_node_has_its_units_however_many_there_are() {
     let plain = latency(config(), [10, 0, 0, 1], 1).unwrap();
     let many = || Config {
-        node_profiles: (1..=MANY)
-            .map(|node| (node, with_latency_unit(1000)))
-            .collect(),
+        node_profiles: (1..=MANY).map(|node| (node, with_latency_unit(1000))).collect(),
         ..config()
     };
     for node in [1, 255, 256, MANY] {
-        assert_eq!(
-            latency(many(), [10, 0, 0, 1], node),
-            Some(plain * 1000),
-            "{node}"
-        );
+        assert_eq!(latency(many(), [10, 0, 0, 1], node), Some(plain * 1000), "{node}");
     }
     assert_eq!(latency(many(), [10, 0, 0, 1], MANY + 1), Some(plain));
 }

@@ -325,5 +325,9 @@ fn a_shared_buffer_is_not_a_congested_queue() {
     };
     bench.deliver(&sent.v10_of_int_05());
     assert_eq!(hop(&bench, 2).queue_congestion, Some(70));
-    assert!(bench.collected().contains("new queue_congestion node=1 queue=2 70"));
+    assert!(
+        bench
+            .collected()
+            .contains("new queue_congestion node=1 queue=2 70")
+    );
 }

@@ -520,8 +520,8 @@ static noinline u32 commit_hops(struct flow *flow, const struct report *r, struc
     return MAX_HOPS;
 }
 
-/* Commits what a report says about its flow apart from hops. */
-static noinline int commit_flow(struct flow *flow, const struct report *r, struct eval_ctx *d)
+/* Commits what a report says about its flow apart from hops. Inline, because calls may be eight deep. */
+static inline_always int commit_flow(struct flow *flow, const struct report *r, struct eval_ctx *d)
 {
     u32 level_2;
     u64 latency;
