@@ -164,6 +164,7 @@ fn preference(setting: &str) -> String {
         ["dscp", value, mask] => format!("hopwise.dscp:{value}/{mask}"),
         ["probe_marker", value] => format!("hopwise.probe_marker:{value}"),
         ["tcp_shim", "after_options"] => "hopwise.tcp_after_options:TRUE".into(),
+        ["drop_zero_unknown"] => "hopwise.drop_zero_unknown:TRUE".into(),
         ["domain", id, words] => {
             format!(
                 "hopwise.domains:{id}:{}",

@@ -3,7 +3,7 @@
 
 use wire::aggregate::{self, PacketFields};
 use wire::report::{PacketDigest, v20};
-use wire::{Flags, Hop, Report};
+use wire::{Annotations, Flags, Hop, Report};
 
 use super::config::V20_POSTCARD_LEN;
 use super::stats::RefusalReason;
@@ -22,11 +22,12 @@ pub(super) struct Postcard {
     pub(super) node: u32,
     /// Flow ID; all-ones: no flow.
     pub(super) flow: u32,
-    /// Ingress timestamp, 32 or 64 bits; all-ones: missing.
+    /// Ingress timestamp; all-ones: missing. It is later than the egress timestamp only if a device said so: two timestamps of
+    /// 32 bits are [unwrapped](unwrapped).
     pub(super) ingress: u64,
-    /// Egress timestamp, 32 or 64 bits; all-ones: missing.
+    /// Egress timestamp; all-ones: missing.
     pub(super) egress: u64,
-    /// Queue ID (8 bits) and occupancy (24 bits); all-ones: missing.
+    /// Queue ID (8 bits) and occupancy (24 bits); all-ones: missing, or one of both is.
     pub(super) queue: u32,
     /// Hop latency of a report without timestamps; all-ones: missing.
     pub(super) latency: u32,
@@ -41,6 +42,33 @@ fn low(stamp: u64) -> u32 {
         u32::MAX
     } else {
         (stamp as u32).min(u32::MAX - 1)
+    }
+}
+
+/// Returns two 32-bit timestamps, which are times modulo 2^32, as 64-bit ones with the same difference: below 2^31 the egress is
+/// later, or else the ingress.
+fn unwrapped(ingress: u64, egress: u64) -> (u64, u64) {
+    let (first, second) = (u64::from(ingress as u32), u64::from(egress as u32));
+    let later = (second as u32).wrapping_sub(first as u32);
+    if is_latency(later.into()) {
+        (first, first + u64::from(later))
+    } else {
+        (second + u64::from(later.wrapping_neg()), second)
+    }
+}
+
+/// Returns whether the difference of two timestamps can be a latency, and has the same value in 32 bits.
+#[inline(always)]
+const fn is_latency(later: u64) -> bool {
+    later >> 31 == 0
+}
+
+/// Joins the ID and the occupancy of a queue. An occupancy that names no queue, as in IOAM, or needs more than 24 bits is
+/// missing.
+fn join_queue(hop: &Hop) -> u32 {
+    match (hop.queue_id, hop.queue_occupancy) {
+        (Some(queue), Some(length)) if length >> 24 == 0 => u32::from(queue) << 24 | length,
+        _ => u32::MAX,
     }
 }
 
@@ -78,9 +106,8 @@ impl Postcard {
         }
         let hop = report.hop(0);
         let flow = report.flow_id.or_else(|| report.flow.map(|flow| flow.flow_id()));
-        let queue = hop
-            .queue_occupancy
-            .map(|length| u32::from(hop.queue_id.unwrap_or(0)) << 24 | length);
+        // A replica takes another way than its flow.
+        let flow = flow.filter(|_| !report.annotations.contains(Annotations::REPLICA));
         let mut ingress = hop.ingress_ts;
         let mut egress = hop.egress_ts;
         // Derives the missing timestamp from the latency and the other timestamp.
@@ -88,24 +115,43 @@ impl Postcard {
             egress = egress.or_else(|| ingress.map(|stamp| stamp.wrapping_add(latency)));
             ingress = ingress.or_else(|| egress.map(|stamp| stamp.wrapping_sub(latency)));
         }
+        if let (Some(first), Some(second), false) = (ingress, egress, hop.wide_ts) {
+            let (first, second) = unwrapped(first, second);
+            (ingress, egress) = (Some(first), Some(second));
+        }
         Ok(Self {
             node: hop.node_id.or(report.node_id).unwrap_or(u32::MAX),
             flow: flow.unwrap_or(u32::MAX),
             ingress: ingress.unwrap_or(u64::MAX),
             egress: egress.unwrap_or(u64::MAX),
-            queue: queue.unwrap_or(u32::MAX),
+            queue: join_queue(&hop),
             latency: hop.hop_latency.unwrap_or(u32::MAX),
             packet: packet_fields(report, &hop),
         })
     }
 
-    /// Returns egress minus ingress modulo 2^32, or the reported latency.
+    /// Returns egress minus ingress if this can be a latency, or the reported latency if a timestamp is missing.
     #[inline(always)]
     pub(super) fn hop_latency(&self) -> Option<u32> {
         if self.ingress == u64::MAX || self.egress == u64::MAX {
             return (self.latency != u32::MAX).then_some(self.latency);
         }
-        Some(low(self.egress).wrapping_sub(low(self.ingress)))
+        is_latency(self.egress.wrapping_sub(self.ingress))
+            .then(|| low(self.egress).wrapping_sub(low(self.ingress)))
+    }
+
+    /// Returns the low 32 bits of the ingress timestamp. It is missing if, modulo 2^32, it would give a latency that the whole
+    /// timestamps do not have.
+    #[inline(always)]
+    fn low_ingress(&self) -> u32 {
+        let ingress = low(self.ingress);
+        let wraps = !is_latency(self.egress.wrapping_sub(self.ingress))
+            && is_latency(low(self.egress).wrapping_sub(ingress).into());
+        if wraps && self.egress != u64::MAX {
+            u32::MAX
+        } else {
+            ingress
+        }
     }
 
     #[inline(always)]
@@ -119,7 +165,7 @@ impl Postcard {
         aggregate::Postcard {
             node: self.node,
             flow_id: self.flow,
-            ingress_ts: low(self.ingress),
+            ingress_ts: self.low_ingress(),
             egress_ts: low(self.egress),
             queue_id: (self.queue >> 24) as u8,
             queue_length: self.queue & 0x00ff_ffff,
@@ -327,6 +373,71 @@ mod tests {
         let mut out = [0x5a; V20_POSTCARD_LEN];
         postcard.emit(&mut out);
         assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn no_latency_appears_by_wrapping() {
+        // The egress after an ingress at `start`, and the latency of a record and of a summary. A record with a latency of 2^31 or
+        // more is implausible to every reader.
+        let start = 1_700_000_000_123_456_789_u64;
+        let implausible = 3_000_000_000;
+        for (later, recorded, summed) in [
+            (0, Some(0), Some(0)),
+            (700, Some(700), Some(700)),
+            ((1 << 31) - 1, Some(i32::MAX as u32), Some(i32::MAX as u32)),
+            (3_000_000_000, Some(implausible), None),
+            (5_000_000_000, None, None),
+            (86_400_000_000_000, Some(2_437_873_664), None),
+            (-50, Some(u32::MAX - 49), None),
+            (-3_500_000_000, None, None),
+        ] {
+            let postcard = Postcard {
+                ingress: start,
+                egress: start.wrapping_add_signed(later),
+                ..Postcard::NOTHING
+            };
+            let record = postcard.to_wire();
+            assert_eq!(record.hop_latency(), recorded, "{later}");
+            assert_eq!(postcard.hop_latency(), summed, "{later}");
+            assert_eq!(record.egress_ts(), Some(low(postcard.egress)), "{later}");
+        }
+    }
+
+    #[test]
+    fn timestamps_of_32_bits_are_times_modulo_2_to_the_32nd() {
+        for (ingress, egress, expected) in [
+            (10, 25, (10, 25)),
+            (0xffff_ff00, 0x100, (0xffff_ff00, 0x1_0000_0100)),
+            (25, 10, (25, 10)),
+            (0x10, 0xffff_fff0, (0x1_0000_0010, 0xffff_fff0)),
+        ] {
+            assert_eq!(unwrapped(ingress, egress), expected, "{ingress:x} {egress:x}");
+            let (ingress, egress) = expected;
+            let postcard = Postcard {
+                ingress,
+                egress,
+                ..Postcard::NOTHING
+            };
+            let modulo = (egress as u32).wrapping_sub(ingress as u32);
+            assert_eq!(postcard.to_wire().hop_latency(), Some(modulo));
+            assert_eq!(
+                postcard.hop_latency(),
+                Some(modulo).filter(|later| later >> 31 == 0)
+            );
+        }
+    }
+
+    #[test]
+    fn an_occupancy_without_a_queue_is_no_queue_s() {
+        let hop = |queue_id, length| Hop {
+            queue_id,
+            queue_occupancy: Some(length),
+            ..Hop::default()
+        };
+        assert_eq!(join_queue(&hop(Some(3), 16)), 0x0300_0010);
+        for hop in [hop(None, 16), hop(None, 0x0500_0010), hop(Some(3), 0x0500_0010)] {
+            assert_eq!(join_queue(&hop), u32::MAX, "{hop:?}");
+        }
     }
 
     #[test]

@@ -77,6 +77,85 @@ impl Default for Profile {
     }
 }
 
+/// The different profiles of a configuration. Reports and values name a profile by its number here, which is one byte; a profile
+/// that several sources and nodes share is here once.
+#[derive(Clone, Debug)]
+pub struct DistinctProfiles<'c> {
+    profiles: Vec<&'c Profile>,
+    sources: Vec<(Prefix, u8)>,
+    nodes: Vec<(u32, u8)>,
+}
+
+impl<'c> DistinctProfiles<'c> {
+    /// Maximum number of different profiles.
+    pub const MAX: usize = 1 << u8::BITS;
+
+    /// Numbers the profiles of all sources and nodes; the default profile is number 0. Returns `None` if there are more than
+    /// [`Self::MAX`] different ones.
+    pub fn of(
+        default: &'c Profile,
+        sources: &'c [(Prefix, Profile)],
+        nodes: &'c [(u32, Profile)],
+    ) -> Option<Self> {
+        let mut all = Self {
+            profiles: vec![default],
+            sources: Vec::with_capacity(sources.len()),
+            nodes: Vec::with_capacity(nodes.len()),
+        };
+        for (prefix, profile) in sources {
+            let number = all.number(profile, |known| {
+                known.wire == profile.wire && known.has_units_of(profile)
+            })?;
+            all.sources.push((*prefix, number));
+        }
+        for (node, profile) in nodes {
+            // Its reporter's profile decodes the record of a node.
+            let number = all.number(profile, |known| known.has_units_of(profile))?;
+            all.nodes.push((*node, number));
+        }
+        Some(all)
+    }
+
+    fn number(&mut self, profile: &'c Profile, is_same: impl Fn(&Profile) -> bool) -> Option<u8> {
+        let known = self.profiles.iter().position(|known| is_same(known));
+        let number = u8::try_from(known.unwrap_or(self.profiles.len())).ok()?;
+        if known.is_none() {
+            self.profiles.push(profile);
+        }
+        Some(number)
+    }
+
+    /// Returns the profiles in the order of their numbers.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'c Profile> {
+        self.profiles.iter().copied()
+    }
+
+    /// Returns the profile with this number.
+    pub(crate) fn get(&self, number: u8) -> &'c Profile {
+        // There is always a first profile, and every number is from here.
+        self.profiles
+            .get(usize::from(number))
+            .unwrap_or(&self.profiles[0])
+    }
+
+    /// Returns the number of each source's profile.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (Prefix, u8)> {
+        self.sources.iter().copied()
+    }
+
+    /// Returns the number of each node's profile.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (u32, u8)> {
+        self.nodes.iter().copied()
+    }
+}
+
+impl Profile {
+    /// Returns true if a value means the same under both profiles.
+    fn has_units_of(&self, other: &Self) -> bool {
+        Units::from(self) == Units::from(other) && self.queue_unit == other.queue_unit
+    }
+}
+
 /// Selects the rollups that are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rollups {
@@ -193,7 +272,8 @@ pub struct Config {
     pub seed: u64,
     /// The senders that may report to each listener; every sender by default.
     pub access: Arc<Access>,
-    /// Profiles by source prefix; the longest prefix wins.
+    /// Profiles by source prefix; the longest prefix wins. With those of nodes, at most [`DistinctProfiles::MAX`] different
+    /// ones.
     pub profiles: Vec<(Prefix, Profile)>,
     /// The profile of all other sources.
     pub default_profile: Profile,
@@ -208,6 +288,13 @@ pub struct Config {
     pub sequence: bool,
     /// Settings for joining postcards into paths.
     pub postcards: PostcardConfig,
+}
+
+impl Config {
+    /// Returns the different profiles, or `None` if there are more than [`DistinctProfiles::MAX`].
+    pub fn distinct_profiles(&self) -> Option<DistinctProfiles<'_>> {
+        DistinctProfiles::of(&self.default_profile, &self.profiles, &self.node_profiles)
+    }
 }
 
 impl Default for Config {

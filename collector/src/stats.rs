@@ -40,7 +40,7 @@ pub struct Tables {
     pub nodes: Table,
     /// Queues with an occupancy.
     pub queues: Table,
-    /// Queues and buffers with a congestion.
+    /// Queues with a congestion.
     pub congestion: Table,
     /// Links with a utilization.
     pub links: Table,

@@ -341,11 +341,7 @@ fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValu
         values.queue_occupancy = level(layout.queue(record));
     }
     if needs.congestion {
-        // Falls back to the occupancy of the shared buffer if there is no congestion status. Both are used only with an id.
-        values.queue_congestion = match layout.queue_congestion(record) {
-            u32::MAX => level(layout.buffer(record)),
-            congestion => level(congestion),
-        };
+        values.queue_congestion = level(layout.queue_congestion(record));
     }
     if needs.utilization {
         values.link_utilization = match layout.tx_utilization(record) {
@@ -356,7 +352,7 @@ fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValu
     values
 }
 
-/// Returns the occupancy in the low 24 bits of a queue or buffer word; [`ABSENT`] for all-ones.
+/// Returns the level in the low 24 bits of a queue's word; [`ABSENT`] for all-ones.
 #[inline]
 fn level(word: u32) -> u64 {
     if word == u32::MAX {
@@ -379,7 +375,7 @@ fn read_hop(hop: &Hop, units: Units) -> HopValues {
     HopValues {
         hop_latency: hop_latency(hop.hop_latency, stamps, units),
         queue_occupancy: hop.queue_occupancy.map_or(ABSENT, u64::from),
-        queue_congestion: hop.buffer_occupancy.map_or(ABSENT, u64::from),
+        queue_congestion: ABSENT,
         link_utilization: utilization.unwrap_or(ABSENT),
         node: hop.node_id.unwrap_or(NO_NODE),
     }

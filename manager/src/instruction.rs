@@ -38,7 +38,8 @@ pub fn metric_bits(metric: Metric, synchronised: bool) -> Bits {
         Metric::FlowLatency if synchronised => bit(2) | bit(4) | bit(5),
         Metric::FlowLatency | Metric::HopLatency => bit(2),
         Metric::QueueOccupancy => bit(3),
-        Metric::QueueCongestion => bit(8),
+        // INT 1.0 and later have no congestion status: bit 8 is the occupancy of a buffer, which is no queue's.
+        Metric::QueueCongestion => 0,
         Metric::LinkUtilization => bit(1) | bit(7),
     };
     own | bit(NODE_ID)
@@ -79,7 +80,7 @@ mod tests {
     fn metrics_have_bits_and_records_have_sizes() {
         assert_eq!(
             Metric::ALL.map(|metric| metric_bits(metric, true)),
-            [0x8000, 0xac00, 0xa000, 0x9000, 0x8080, 0xc100]
+            [0x8000, 0xac00, 0xa000, 0x9000, 0x8000, 0xc100]
         );
         assert_eq!(metric_bits(Metric::FlowLatency, false), 0xa000);
         assert_eq!([0x8000, 0xac00, 0xfd00, 0].map(record_bytes), [4, 24, 36, 0]);

@@ -51,6 +51,9 @@ section! {
         pub tcp_shim: TcpShim = TcpShim::AfterFixed,
         /// UDP ports of telemetry reports, at most eight with those of `listen`; a report of INT about a report to one of them is refused as nested.
         pub telemetry_ports: Vec<u16> = vec![32766],
+        /// In a drop report 0.5, egress interface 0 with queue 0 means that neither is known: fabric-tna writes both where it
+        /// drops a packet before it has chosen them.
+        pub drop_zero_unknown: bool = false,
         /// Names of the device's drop reasons, by code.
         pub drop_reasons: BTreeMap<u8, String> = BTreeMap::new(),
     }
@@ -67,7 +70,8 @@ choice! {
 }
 
 section! {
-    /// Senders of reports, by address. The longest matching prefix applies.
+    /// Senders of reports, by address. The longest matching prefix applies. All sources and nodes together use at most 256
+    /// different profiles; those that read and count alike are one.
     pub struct SourceSettings("[[sources]]") {
         /// The sender's address, or a network of senders.
         pub prefix: Option<Prefix> = None,

@@ -18,7 +18,7 @@ section! {
         pub hop_latency: LatencyThreshold = LatencyThreshold(50_000),
         /// Occupancy of a queue.
         pub queue_occupancy: QueueThreshold = QueueThreshold(50),
-        /// Congestion status of a queue or occupancy of its buffer.
+        /// Congestion status of a queue (INT 0.5).
         pub queue_congestion: QueueThreshold = QueueThreshold(50),
         /// Utilization of an egress link.
         pub link_utilization: UtilizationThreshold = UtilizationThreshold(50_000),

@@ -144,6 +144,8 @@ P.prefs.probe_marker = Pref.string("Probe marker", "",
 P.prefs.gre_protocol = Pref.string("GRE protocol type", "88b6", "GRE protocol type of INT, hexadecimal")
 P.prefs.tcp_after_options = Pref.bool("Shim after TCP options", false,
   "INT in TCP lies after the options instead of after the 20 fixed bytes")
+P.prefs.drop_zero_unknown = Pref.bool("Drops at interface 0 and queue 0 have none", false,
+  "In a drop report 0.5, egress interface 0 with queue 0 means that neither is known (fabric-tna)")
 P.prefs.domains = Pref.string("Domains", "",
   "Words at the end of the stack that only the source wrote, by domain: hexadecimal id:words, e.g. 5453:2,abcd:1")
 P.prefs.find = Pref.bool("Look for INT in all packets", true,
@@ -176,6 +178,7 @@ local function read_settings()
   C.is_int_port = in_ranges(prefs.int_ports)
   C.gre_protocol = tonumber(prefs.gre_protocol, 16) or 0x88b6
   C.after_options = prefs.tcp_after_options
+  C.drop_zero_unknown = prefs.drop_zero_unknown
   C.unit = prefs.time_unit ~= "" and (" " .. prefs.time_unit) or ""
   C.find, C.inner = prefs.find, prefs.inner
   C.dscp, C.dscp_mask, C.dscp_other = 0x17, 0x3f, nil
@@ -1143,7 +1146,7 @@ function W.read_10(w, header, fin)
   local count = layout.bytes > 0 and floor((fin - data) / layout.bytes) or 0
   if count * layout.bytes ~= fin - data then refuse("partial_hop", header) end
   w.int = { version = "1.0", mode = "md", header = header, stack = data, count = count, bitmap = bitmap,
-    layout = layout }
+    layout = layout, replica = u8(w, header) % 4 >= 2 }
 end
 
 -- INT 0.5, `header` to `fin`; `tail`: "none", "whole", "private". Returns the bytes left after the stack.
@@ -1161,7 +1164,7 @@ function W.read_05(w, header, fin, tail)
     tail == "private" and rest >= 0 and rest <= 8
   if not fits then refuse("bad_int_length", header) end
   w.int = { version = "0.5", mode = "md", header = header, stack = header + 8, count = total, bitmap = bitmap,
-    layout = build(bitmap, INT_05) }
+    layout = build(bitmap, INT_05), replica = u8(w, header) % 4 >= 2 }
   return rest
 end
 
@@ -1954,7 +1957,8 @@ local function read_05(w, s, at)
   report.node_id = node_at and u32(w, node_at)
   if report.node_id == ONES then report.node_id = nil end
   if head.kind == 1 then
-    report.metadata = { at = extra, layout = DROP_05 }
+    local lacks_egress = C.drop_zero_unknown and u16(w, extra + 6) == 0 and u8(w, extra + 8) == 0
+    report.metadata = { at = extra, layout = DROP_05, lacks_egress = lacks_egress }
     report.drop = drop_reason(w, DROP_05, extra)
   elseif head.kind == 2 then
     report.metadata = { at = extra, layout = LOCAL_05, from_stamps = true }
@@ -2300,8 +2304,8 @@ end
 function SHOW.node(h, at) value(h, "node_id", at, 4, all_ones(h.w, at, 4)) end
 function SHOW.ports(h, at)
   value(h, "ingress_if", at, 2, all_ones(h.w, at, 2))
-  value(h, "egress_if", at + 2, 2, all_ones(h.w, at + 2, 2))
-  say(h, "interfaces " .. u16(h.w, at) .. " → " .. u16(h.w, at + 2))
+  value(h, "egress_if", at + 2, 2, all_ones(h.w, at + 2, 2) or h.lacks_egress)
+  say(h, "interfaces " .. u16(h.w, at) .. " → " .. (h.lacks_egress and "?" or u16(h.w, at + 2)))
 end
 function SHOW.latency(h, at)
   stamp(h, "latency", at, 4)
@@ -2330,7 +2334,7 @@ function SHOW.domain(h, at, size) add(h.tree, h.key .. ".domain", h.tvb, at, siz
 function SHOW.reserved(h, at, size) add(h.tree, h.key .. ".reserved", h.tvb, at, size) end
 -- Queue id and drop reason; the reason is shown with the report.
 function SHOW.drop(h, at)
-  local whole = all_ones(h.w, at, 4)
+  local whole = all_ones(h.w, at, 4) or h.lacks_egress
   if not find_item(h.layout, "queue") then
     value(h, "queue_id", at, 1, whole)
   elseif not whole then
@@ -2339,8 +2343,8 @@ function SHOW.drop(h, at)
 end
 
 -- Adds the items of the record at `at` to `tree`; returns its summary line.
-local function show_record(tree, key, tvb, w, layout, at)
-  local h = { tree = tree, key = key, tvb = tvb, w = w, layout = layout, at = at, text = {} }
+local function show_record(tree, key, tvb, w, layout, at, lacks_egress)
+  local h = { tree = tree, key = key, tvb = tvb, w = w, layout = layout, at = at, lacks_egress = lacks_egress, text = {} }
   for _, item in ipairs(layout) do SHOW[item[1]](h, at + item[2], item[3]) end
   return table.concat(h.text, ", ")
 end
@@ -2533,6 +2537,9 @@ local function show_int(tree, tvb, w, zero, problem)
   if w.int and not problem then show_stack(sub, tvb, w) end
   if tail and not problem then TRAIL.tail(sub, tvb, tail.at) end
   if w.destination then anomaly(sub, tvb, "destination", "INT for the destination is skipped") end
+  if w.int and w.int.replica and not problem then
+    anomaly(sub, tvb, "replica", "A node copied the packet: this is not the path of the flow")
+  end
   return sub
 end
 
@@ -2641,7 +2648,7 @@ local function show_metadata(tree, tvb, w, report)
     local item = value(h, "ingress_ts", report.ts_at, 4, all_ones(w, report.ts_at, 4))
     if item then generated(item:append_text(C.unit)) end
   end
-  local text = show_record(sub, "metadata", tvb, w, metadata.layout, metadata.at)
+  local text = show_record(sub, "metadata", tvb, w, metadata.layout, metadata.at, metadata.lacks_egress)
   if metadata.from_stamps then
     if all_ones(w, report.ts_at, 4) or all_ones(w, metadata.at + 12, 4) then
       value(h, "latency", metadata.at + 12, 0, true)

@@ -261,6 +261,7 @@ pub fn packet(contents: &Contents<'_>) -> String {
         (contents.destination, "\"destination\""),
         (contents.is_incomplete(), "\"incomplete\""),
         (contents.several_traces, "\"several_traces\""),
+        (contents.int.is_some_and(|int| int.is_replica()), "\"replica\""),
     ];
     if odd.iter().any(|(set, _)| *set) {
         out.list(

@@ -11,7 +11,7 @@ use collector::{
     Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Loss, Output, Profile, Rollup, StreamId,
 };
 use detect::{Detection, RuleSet, Thresholds};
-use wire::int::header::{Md2, Md10};
+use wire::int::header::{Md2, Md05, Md10};
 use wire::int::shim::{Next, Shim1, Shim2};
 use wire::report::{v05, v10, v20};
 use wire::{Dialect, Flags, FlowKey, Hop, Layout};
@@ -38,6 +38,8 @@ pub struct Node {
     pub utilization: Option<u32>,
     /// Buffer ID and occupancy.
     pub buffer: Option<(u8, u32)>,
+    /// Queue ID and congestion status (INT 0.5).
+    pub congestion: Option<(u8, u32)>,
 }
 
 /// Returns a node with a latency, an almost empty queue and a utilization.
@@ -50,6 +52,7 @@ pub const fn node(id: u32) -> Node {
         stamps: None,
         utilization: Some(500),
         buffer: None,
+        congestion: None,
     }
 }
 
@@ -68,6 +71,8 @@ impl Node {
             tx_utilization: self.utilization,
             buffer_id: self.buffer.map(|(id, _)| id),
             buffer_occupancy: self.buffer.map(|(_, occupancy)| occupancy),
+            congestion_queue_id: self.congestion.map(|(id, _)| id),
+            queue_congestion: self.congestion.map(|(_, level)| level),
             ..Hop::default()
         }
     }
@@ -168,13 +173,23 @@ const V6_DST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 impl Sent {
     /// Encodes the report as Report 1.0 with INT 1.0.
     pub fn v10(&self) -> Vec<u8> {
-        let own = self.hops.last().map(Node::hop).unwrap_or_default();
         // A reporter with its metadata in the header is not on the stack.
         let stacked = if self.metadata == 0 {
             &self.hops[..]
         } else {
             &self.hops[..self.hops.len() - 1]
         };
+        self.v10_about(|out| self.packet(stacked, out))
+    }
+
+    /// Encodes the report as Report 1.0 with INT 0.5, whose bitmap has the congestion status in place of level-2 interfaces.
+    pub fn v10_of_int_05(&self) -> Vec<u8> {
+        self.v10_about(|out| self.packet_05(out))
+    }
+
+    /// Encodes Report 1.0 with the packet that `packet` writes.
+    fn v10_about(&self, packet: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
+        let own = self.hops.last().map(Node::hop).unwrap_or_default();
         let mut bytes = vec![0; 2048];
         let next = if self.v6 {
             v10::NextProtocol::Ipv6
@@ -193,7 +208,7 @@ impl Sent {
             drop_reason: self.reason,
         };
         let mut at = header.emit(Dialect::Strict, &mut bytes);
-        at += self.packet(stacked, &mut bytes[at..]);
+        at += packet(&mut bytes[at..]);
         bytes.truncate(at);
         bytes
     }
@@ -296,6 +311,39 @@ impl Sent {
         for (hop, record) in hops.iter().rev().zip(body[12..].chunks_exact_mut(layout.len())) {
             layout.write(&hop.hop(), record);
         }
+        at + int
+    }
+
+    /// Writes IP, UDP, INT 0.5, its stack and its tail. Returns the length in bytes.
+    fn packet_05(&self, out: &mut [u8]) -> usize {
+        let layout = Layout::int_05(self.bitmap);
+        let int = 16 + self.hops.len() * layout.len();
+        let at = self.headers(0x17, int, out);
+        let body = &mut out[at..at + int];
+        Shim1 {
+            kind: 1,
+            length: (int / 4) as u8,
+            last: 0,
+        }
+        .emit(body);
+        Md05 {
+            flags: self.int_flags,
+            replication: 0,
+            max_hops: self.initial,
+            total_hops: self.hops.len() as u8,
+            bitmap: self.bitmap,
+        }
+        .emit(&mut body[4..]);
+        for (hop, record) in self
+            .hops
+            .iter()
+            .rev()
+            .zip(body[12..].chunks_exact_mut(layout.len()))
+        {
+            layout.write(&hop.hop(), record);
+        }
+        // The original protocol and port are those of the headers.
+        body[int - 4..].copy_from_slice(&[17, 0, 80, 0]);
         at + int
     }
 

@@ -146,6 +146,7 @@ fn set(profile: &mut Profile, setting: &str) {
         "probe_marker" => profile.probe_marker = Some(number(1)),
         "dscp" => (profile.dscp, profile.dscp_mask) = (number(1) as u8, number(2) as u8),
         "tcp_shim" => profile.tcp_shim = TcpShim::AfterOptions,
+        "drop_zero_unknown" => profile.drop_zero_unknown = true,
         "domain" => {
             profile.domains[0] = Some(Domain {
                 id: number(1) as u16,

@@ -68,6 +68,7 @@ fn configuration(vector: &Vector) -> Option<String> {
             ["dscp", value, mask] => format!("dscp = 0x{value}\ndscp_mask = 0x{mask}\n"),
             ["probe_marker", value] => format!("probe_marker = \"{value}\"\n"),
             ["tcp_shim", "after_options"] => "tcp_shim = \"after-options\"\n".into(),
+            ["drop_zero_unknown"] => "drop_zero_unknown = true\n".into(),
             _ => return None,
         });
     }

@@ -126,6 +126,8 @@ pub struct Profile {
     pub telemetry_ports: TelemetryPorts,
     /// Domains with a known number of source-only words.
     pub domains: [Option<Domain>; 2],
+    /// In the drop header of Report 0.5, egress interface 0 with queue 0 means that neither is known.
+    pub drop_zero_unknown: bool,
 }
 
 impl Profile {
@@ -158,6 +160,7 @@ impl Profile {
                 len: 1,
             },
             domains: [None; 2],
+            drop_zero_unknown: false,
         }
     }
 

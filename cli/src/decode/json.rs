@@ -86,7 +86,11 @@ pub(super) fn packet(
         let packet_annotations = Annotations::default()
             .with(Annotations::DESTINATION, contents.destination)
             .with(Annotations::INCOMPLETE, contents.is_incomplete())
-            .with(Annotations::SEVERAL_TRACES, contents.several_traces);
+            .with(Annotations::SEVERAL_TRACES, contents.several_traces)
+            .with(
+                Annotations::REPLICA,
+                contents.int.is_some_and(|int| int.is_replica()),
+            );
         annotations(o, packet_annotations);
     });
     out.push('\n');

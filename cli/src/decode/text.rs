@@ -77,7 +77,7 @@ pub(super) fn report(
 }
 
 /// Explanations of a report's annotations.
-const ANNOTATIONS: [(Annotations, &str); 4] = [
+const ANNOTATIONS: [(Annotations, &str); 5] = [
     (
         Annotations::PARTIAL,
         "partial: a part of it runs over its end and was left out",
@@ -93,6 +93,10 @@ const ANNOTATIONS: [(Annotations, &str); 4] = [
     (
         Annotations::DESTINATION,
         "INT for the destination was stepped over",
+    ),
+    (
+        Annotations::REPLICA,
+        "replica: a node copied the packet, so this is not the path of the flow",
     ),
 ];
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use collector::event::SequenceEvent;
-use collector::{Collector, Config, Drop, Event, FlowRow, Loss, Output, Profile, Rollup};
+use collector::{Collector, Config, DistinctProfiles, Drop, Event, FlowRow, Loss, Output, Profile, Rollup};
 use detect::Metric;
 use wire::FlowKey;
 
@@ -91,8 +91,10 @@ impl Findings {
         let profiles = [&config.default_profile]
             .into_iter()
             .chain(config.profiles.iter().map(|(_, p)| p));
-        let units = profiles
-            .clone()
+        let units = config
+            .distinct_profiles()
+            .iter()
+            .flat_map(DistinctProfiles::iter)
             .map(|profile| profile.queue_unit.clone())
             .collect();
         let reasons = profiles.flat_map(|Profile { drop_reasons, .. }| drop_reasons.clone());

@@ -18,6 +18,7 @@ use wire::FlowKey;
 use wire::aggregate::{Aggregate, Header, PacketFields, Postcard as WirePostcard, Summary, SummaryMetric};
 
 use super::{Collector, Inner};
+use crate::config::Units;
 use crate::decode::{
     ABSENT, Datagram, DatagramContext, EndTimestamps, EventContext, Head, NO_VALUE, Origin, ReadHops,
     Reading, between, is_plausible, join_interfaces, mark_implausible, present,
@@ -188,6 +189,7 @@ impl Inner {
         let packet = &resolved.packet;
         let units = self.node_units.of(postcard.node, *envelope.units);
         (head.about.key, head.hash) = (resolved.key, resolved.hash);
+        head.about.has_flow = postcard.flow_id().is_some();
         let ingress = present(postcard.ingress_ts).map_or(NO_VALUE, u64::from);
         let egress = present(postcard.egress_ts).map_or(NO_VALUE, u64::from);
         let reading = Reading {
@@ -199,6 +201,10 @@ impl Inner {
                 .map_or(ABSENT, |(queue, length)| u32::from(queue) << 24 | length),
             ..Reading::NOTHING
         };
+        if !head.about.has_flow || postcard.node().is_none() {
+            self.apply_unnamed(head, &reading, out);
+            return;
+        }
         let slot = self.state.apply_postcard(head, resolved.slot, &reading, out);
         if !joins && packet.hop_limit.is_none() {
             self.state.postcards.stats.received += 1;
@@ -222,6 +228,20 @@ impl Inner {
             aggregated: true,
         };
         self.postcards.add_pending(slot, &postcard, &mut self.state, out);
+    }
+
+    /// Applies a postcard that names no flow or no node, as such a report is applied.
+    #[cold]
+    #[inline(never)]
+    fn apply_unnamed(&mut self, head: &Head, reading: &Reading, out: &mut dyn Output) {
+        let readings = std::slice::from_ref(reading);
+        let hops = ReadHops::new(readings, EndTimestamps::NONE, Units::NONE);
+        if head.about.has_flow {
+            self.state.apply_incomplete(head, hops, out);
+        } else {
+            self.state.counts.node_reports += 1;
+            self.state.apply_nodes(head, hops, out);
+        }
     }
 
     fn summary(

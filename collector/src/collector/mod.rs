@@ -62,7 +62,7 @@ const NEAR: usize = 4;
 /// ```
 #[derive(Debug)]
 pub struct Collector {
-    /// One decoder per profile; the first is for sources without a matching prefix.
+    /// One decoder per profile, in the order of [`DistinctProfiles`](crate::DistinctProfiles).
     readers: Vec<(Decoder, Units)>,
     inner: Inner,
 }
@@ -89,21 +89,21 @@ struct Inner {
 
 impl Collector {
     /// Reserves the memory for the table sizes in `config`.
+    ///
+    /// # Panics
+    /// If `config` has more than [`DistinctProfiles::MAX`] different profiles: no source is read with another one's.
+    ///
+    /// [`DistinctProfiles::MAX`]: crate::DistinctProfiles::MAX
     pub fn new(config: Config) -> Self {
         let seed = config.seed;
-        // The index of a profile is one byte, so at most 255 prefixes are used.
-        let listed = config.profiles.iter().take(255);
-        let prefixes = listed
-            .clone()
-            .enumerate()
-            .map(|(at, (prefix, _))| (*prefix, at as u8 + 1));
-        let node_units = NodeUnits::new(&config.node_profiles, listed.len() + 1);
+        let profiles = config.distinct_profiles().expect("at most 256 profiles");
+        let node_units = NodeUnits::new(&profiles);
         let inner = Inner {
-            state: State::new(&config),
+            state: State::new(&config, node_units.clone()),
             postcards: Postcards::new(config.postcards.clone()),
             sf: SfInt::new(config.sf, node_units.clone(), seed),
             losses: LossAccounting::new(&config),
-            sources: Sources::new(config.max_sources, seed, prefixes),
+            sources: Sources::new(config.max_sources, seed, profiles.sources()),
             restricted: !config.access.is_open(),
             access: Arc::clone(&config.access),
             sweep: Sweep::new(&config),
@@ -114,9 +114,9 @@ impl Collector {
             latest_plan: LatestPlan::new(),
             node_units,
         };
-        let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));
         Self {
             readers: profiles
+                .iter()
                 .map(|profile| (Decoder::new(profile.wire), Units::from(profile)))
                 .collect(),
             inner,

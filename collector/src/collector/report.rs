@@ -175,8 +175,10 @@ impl Inner {
         if report.is_single_record() && self.sf.apply(envelope, &head, report, &mut self.state, out) {
             return;
         }
+        let is_replica = report.annotations.contains(Annotations::REPLICA);
         if let Some(int) = &report.int
             && report.metadata.is_none()
+            && !is_replica
             && report.flow.is_some()
             && head.whole_path
             && is_stacked(&int.stack)
@@ -204,7 +206,8 @@ impl Inner {
             && !report.annotations.contains(Annotations::MERGED);
         let incomplete = report.annotations.contains(Annotations::INCOMPLETE) && report.is_traced();
         let nameless = readings.iter().all(|reading| reading.node == ABSENT);
-        if !head.about.has_flow {
+        if !head.about.has_flow || is_replica {
+            // A replica takes another way than its flow.
             self.state.counts.node_reports += 1;
             self.state.apply_nodes(&head, hops, out);
         } else if !head.whole_path || readings.is_empty() {

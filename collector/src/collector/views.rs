@@ -129,7 +129,7 @@ impl Collector {
         self.inner.state.metrics.queues.views_in(ALL)
     }
 
-    /// Returns the congestion per node and queue (or buffer), device units.
+    /// Returns the congestion per node and queue, device units.
     pub fn congestion(&self) -> impl Iterator<Item = SeriesView> {
         self.inner.state.metrics.congestion.views_in(ALL)
     }

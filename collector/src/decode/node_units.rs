@@ -1,6 +1,6 @@
 //! Units by node id: in a mixed network, nodes of one INT stack may use other units than the reporter.
 
-use crate::config::{Profile, Units};
+use crate::config::{DistinctProfiles, Units};
 
 /// The units of a node, and the index of its profile.
 #[derive(Clone, Copy, Debug)]
@@ -18,14 +18,13 @@ pub(crate) struct NodeUnits {
 }
 
 impl NodeUnits {
-    /// Creates the table. `first` is the index of the first profile.
-    pub(crate) fn new(profiles: &[(u32, Profile)], first: usize) -> Self {
-        let numbered = profiles.iter().zip(first..=usize::from(u8::MAX));
-        let mut entries: Vec<Entry> = numbered
-            .map(|((node, profile), number)| Entry {
-                node: *node,
-                units: Units::from(profile),
-                profile: number as u8,
+    pub(crate) fn new(profiles: &DistinctProfiles<'_>) -> Self {
+        let mut entries: Vec<Entry> = profiles
+            .nodes()
+            .map(|(node, number)| Entry {
+                node,
+                units: Units::from(profiles.get(number)),
+                profile: number,
             })
             .collect();
         entries.sort_by_key(|entry| entry.node);

@@ -1,7 +1,7 @@
 //! The values of one hop in the collector's units ([`Reading`]), from records in place or from decoded hops.
 
 use detect::{HopValues, observation};
-use wire::{Hop, Items, Layout};
+use wire::{Hop, Layout};
 
 use super::NO_VALUE;
 use super::clock::{between, is_plausible, mark_implausible};
@@ -24,7 +24,8 @@ pub(crate) struct Reading {
     pub(crate) latency: u64,
     /// Queue id in the high 8 bits, occupancy in the low 24.
     pub(crate) queue: u32,
-    /// Queue or buffer id in the high 8 bits; congestion status or buffer occupancy in the low 24.
+    /// Queue id in the high 8 bits, congestion status in the low 24. The occupancy of a shared buffer is no queue's, and is not
+    /// collected.
     pub(crate) congestion: u32,
     /// Utilization as reported, in units of `utilization_unit` millionths of the link.
     pub(crate) utilization: u32,
@@ -129,10 +130,6 @@ impl Reading {
             }
             None => between(ingress, egress, hop.wide_ts, units),
         };
-        let congestion = match join_level(hop.congestion_queue_id, hop.queue_congestion) {
-            ABSENT => join_level(hop.buffer_id, hop.buffer_occupancy),
-            congestion => congestion,
-        };
         let level_1 = join_interfaces(hop.ingress_if, hop.egress_if);
         let level_2 = hop.l2_egress_if.filter(|_| hop.egress_if.is_none());
         Self {
@@ -141,7 +138,7 @@ impl Reading {
             level_2: level_2.is_some(),
             latency,
             queue: join_level(hop.queue_id, hop.queue_occupancy),
-            congestion,
+            congestion: join_level(hop.congestion_queue_id, hop.queue_congestion),
             utilization: hop.tx_utilization.unwrap_or(ABSENT),
             utilization_unit: units.utilization,
         }
@@ -163,16 +160,11 @@ impl Reading {
     /// Reads a record in place; equals the reading of the decoded hop.
     #[inline]
     pub(crate) fn of_record(layout: &Layout, record: &[u8], units: Units) -> Self {
-        let carried = layout.carried();
         let ingress = layout.ingress_ts(record);
         let egress = layout.egress_ts(record);
         let latency = match scaled(layout.hop_latency(record), units.latency_ns) {
             NO_VALUE => between(ingress, egress, layout.wide_ts(), units),
             latency => mark_implausible(latency, ingress, egress, units),
-        };
-        let congestion = match carried.contains(Items::QUEUE_CONGESTION) {
-            true => layout.queue_congestion(record),
-            false => layout.buffer(record),
         };
         let level_1 = layout.interfaces(record);
         let level_2 = (layout.l2_interfaces(record) & 0xffff_ffff) as u32;
@@ -183,7 +175,7 @@ impl Reading {
             level_2: level_2.is_some(),
             latency,
             queue: layout.queue(record),
-            congestion,
+            congestion: layout.queue_congestion(record),
             utilization: layout.tx_utilization(record),
             utilization_unit: units.utilization,
         }
@@ -220,7 +212,7 @@ pub(crate) fn join_interfaces(ingress: Option<u16>, egress: Option<u16>) -> u32 
     u32::from(ingress.unwrap_or(u16::MAX)) << 16 | u32::from(egress.unwrap_or(u16::MAX))
 }
 
-/// Joins the id of a queue or buffer (high 8 bits) and its level (low 24). [`ABSENT`] if one of them is absent, or if the level
+/// Joins the id of a queue (high 8 bits) and its level (low 24). [`ABSENT`] if one of them is absent, or if the level
 /// has more than 24 bits, as an IOAM queue depth may.
 #[inline(always)]
 fn join_level(id: Option<u8>, level: Option<u32>) -> u32 {

@@ -302,11 +302,6 @@ impl Plan {
             true => layout.word_of(Items::L2_INTERFACES) + usize::from(layout.wide_l2()),
             false => usize::from(u8::MAX),
         };
-        let congestion = if carried.contains(Items::QUEUE_CONGESTION) {
-            Items::QUEUE_CONGESTION
-        } else {
-            Items::BUFFER
-        };
         let mut plan = Self {
             node: layout.word_of(Items::NODE_ID) as u8,
             link: link as u8,
@@ -315,7 +310,7 @@ impl Plan {
             wide_l2: layout.wide_l2(),
             latency: layout.word_of(Items::HOP_LATENCY) as u8,
             queue: layout.word_of(Items::QUEUE) as u8,
-            congestion: layout.word_of(congestion) as u8,
+            congestion: layout.word_of(Items::QUEUE_CONGESTION) as u8,
             utilization: layout.word_of(Items::TX_UTILIZATION) as u8,
             stamps: (
                 layout.word_of(Items::INGRESS_TS) as u8,

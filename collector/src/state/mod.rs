@@ -33,7 +33,7 @@ use wire::FlowKey;
 use crate::admission::Admission;
 use crate::config::{Config, Units};
 use crate::decode::{
-    ABSENT, All, EndTimestamps, Fixed, Head, Hops, ItemOffsets, NO_VALUE, Plan, ReadHops, Reading,
+    ABSENT, All, EndTimestamps, Fixed, Head, Hops, ItemOffsets, NO_VALUE, NodeUnits, Plan, ReadHops, Reading,
     RecordKind, StackReport, Stacked, fixed_records, is_plausible,
 };
 use crate::event::Output;
@@ -84,7 +84,7 @@ pub(crate) struct State {
 pub(crate) struct Counts {
     /// Reports that updated a flow.
     pub(crate) flow_reports: u64,
-    /// Reports that updated node metrics only: they have no flow, or do not contain its path.
+    /// Reports that updated node metrics only: they have no flow, or do not contain its path, or are about a replica.
     pub(crate) node_reports: u64,
     /// Reports of flows that the table did not admit, by [`Unadmitted`] reason.
     pub(crate) unadmitted: [u64; Unadmitted::ALL.len()],
@@ -93,11 +93,11 @@ pub(crate) struct Counts {
 }
 
 impl State {
-    /// Reserves the memory for the table sizes in `config`.
-    pub(crate) fn new(config: &Config) -> Self {
+    /// Reserves the memory for the table sizes in `config`. `node_units`: the units of its nodes.
+    pub(crate) fn new(config: &Config, node_units: NodeUnits) -> Self {
         let flows = Flows::with_capacity(config.max_flows);
         let mut state = Self {
-            metrics: NodeMetrics::new(config),
+            metrics: NodeMetrics::new(config, node_units),
             topology: Topology::new(config),
             detection: ActiveDetection::new(Arc::clone(&config.detection), flows.capacity()),
             epoch: 1,
@@ -245,10 +245,23 @@ impl State {
         if head.signals.is_incomplete() && hops.records(0).any(|record| hops.node(record) != ABSENT) {
             self.set_incomplete_path(slot, head, hops, out);
         }
+        self.update_incomplete(slot, head, hops, (0, 0), out);
+    }
+
+    /// Applies the hops behind the first `applied.0` ones, which were applied and whose latencies are `applied.1` together, to
+    /// the flow in `slot`, whose path they may not be.
+    pub(super) fn update_incomplete<H: Hops>(
+        &mut self,
+        slot: u32,
+        head: &Head,
+        hops: H,
+        applied: (usize, u64),
+        out: &mut dyn Output,
+    ) {
+        let (from, mut total) = applied;
         let (flow, cold, mut states) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
-        let mut total = 0_u64;
-        for record in hops.records(0) {
+        for record in hops.records(from) {
             let reading = hops.read(record);
             let mut passing = (HopState::passing(&reading), PacketValues::NOTHING);
             let (state, values) = states
@@ -266,7 +279,9 @@ impl State {
             // Without all hops the flow latency is unknown.
             flow.count_report(head, &mut emitter);
         } else {
-            let latency = flow.apply(cold, head, hops, total, &mut emitter);
+            // Hops without ids do not show that the known path is complete.
+            let signals = head.signals.or_incomplete(true);
+            let latency = flow.apply(cold, &Head { signals, ..*head }, hops, total, &mut emitter);
             self.observe_hops(slot, head, hops, latency, out);
         }
         let twice = self.flows.parts(slot).0.reports == 2;

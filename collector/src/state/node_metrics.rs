@@ -64,8 +64,8 @@ pub(crate) fn saturated(latency: u64) -> u32 {
 }
 
 impl NodeMetrics {
-    /// Reserves the memory for the nodes, queues and links in `config`.
-    pub(crate) fn new(config: &Config) -> Self {
+    /// Reserves the memory for the nodes, queues and links in `config`. `node_units`: the units of its nodes.
+    pub(crate) fn new(config: &Config, node_units: NodeUnits) -> Self {
         let seed = config.seed;
         Self {
             nodes: Series::new(Metric::HopLatency, false, config.max_nodes, seed),
@@ -74,7 +74,7 @@ impl NodeMetrics {
             links: Series::new(Metric::LinkUtilization, true, config.max_links, seed),
             sketches: Sketches::with_capacity(config.rollup.sketches),
             implausible: 0,
-            node_units: NodeUnits::new(&config.node_profiles, config.profiles.len().min(255) + 1),
+            node_units,
         }
     }
 

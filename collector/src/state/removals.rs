@@ -16,7 +16,7 @@ pub enum Removed {
         metric: Metric,
         /// The ID of the node.
         node: u32,
-        /// Queue, buffer or interface; 0 for the node itself.
+        /// Queue or interface; 0 for the node itself.
         part: u32,
     },
     /// Removals were lost, so the user must compare all entries with its copy.

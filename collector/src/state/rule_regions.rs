@@ -177,7 +177,7 @@ fn summarise(quantity: &HopQuantity, hops: AppliedHops<'_>) -> Option<Summary> {
     }
 }
 
-/// Returns the level of a queue or buffer (low 24 bits), or [`ABSENT`].
+/// Returns the level of a queue (low 24 bits), or [`ABSENT`].
 #[inline(always)]
 fn level(queue: u32) -> u32 {
     if queue == ABSENT {

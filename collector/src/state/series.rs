@@ -49,7 +49,7 @@ const NEWCOMER_TIMEOUT: u32 = 5;
 /// Part of a node for queue values that name no queue.
 pub(crate) const ALL_QUEUES: u32 = 0x100;
 
-/// A node, and its queue, buffer or interface (0 for the node itself).
+/// A node, and its queue or interface (0 for the node itself).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub(crate) node: u32,
@@ -150,7 +150,7 @@ pub(crate) enum Change {
 pub struct SeriesView {
     /// The ID of the node.
     pub node: u32,
-    /// The queue, buffer or interface; 0 for the node itself.
+    /// The queue or interface; 0 for the node itself.
     pub part: u32,
     /// Latest value, in the metric's unit; invalid if `values` is 0.
     pub latest: u64,
@@ -163,8 +163,8 @@ pub struct SeriesView {
     pub last: Summary,
     /// Seconds since the last value, in whole seconds.
     pub idle: u32,
-    /// Profile of the newest flow's first report, which gives the unit of an occupancy: 0 is
-    /// [`default_profile`](crate::Config::default_profile), n is element n - 1 of [`profiles`](crate::Config::profiles).
+    /// Profile of the newest flow's first report, which gives the unit of an occupancy: its number in
+    /// [`DistinctProfiles`](crate::DistinctProfiles).
     pub profile: u8,
 }
 

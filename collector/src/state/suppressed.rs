@@ -41,7 +41,7 @@ pub struct SuppressedHop {
     pub latency: u64,
     /// Queue id in the high 8 bits, occupancy in the low 24.
     pub queue: u32,
-    /// Queue or buffer id in the high 8 bits, congestion status or buffer occupancy in the low 24.
+    /// Queue id in the high 8 bits, congestion status in the low 24.
     pub congestion: u32,
     /// Utilization of the egress link, millionths.
     pub utilization: u64,
@@ -67,7 +67,7 @@ pub struct SuppressedKey {
     pub metric: Metric,
     /// The ID of the node.
     pub node: u32,
-    /// The queue, buffer or egress interface; 0 for the node itself.
+    /// The queue or egress interface; 0 for the node itself.
     pub part: u32,
     /// Latest value, in the metric's unit.
     pub value: u64,

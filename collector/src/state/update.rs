@@ -32,6 +32,11 @@ impl Sum {
     }
 }
 
+/// Returns true if no hop has a node id: the nodes could not deliver theirs, and the hops are no path.
+fn is_nameless<H: Hops>(hops: H) -> bool {
+    hops.count() > 0 && hops.records(0).all(|record| hops.node(record) == ABSENT)
+}
+
 impl State {
     /// Applies the values of a report about the flow in `slot`, and its path if it has changed.
     #[inline(always)]
@@ -152,6 +157,11 @@ impl State {
     /// Continues an update if the path has changed or is truncated, or postcards arrived before the report.
     #[inline(never)]
     fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, out: &mut dyn Output) {
+        if is_nameless(hops) {
+            let total = if sum.complete { sum.latency } else { NO_VALUE };
+            self.update_incomplete(slot, head, hops, (sum.hops, total), out);
+            return;
+        }
         if head.whole_path {
             let mut is_part = head.signals.is_incomplete()
                 && (self.is_part_of_path(slot, hops) || self.is_path_and_reporter(slot, head, hops));

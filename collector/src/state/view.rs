@@ -27,7 +27,7 @@ pub struct HopView {
     pub implausible_latency: Option<u64>,
     /// Occupancy of the queue, from this flow's packet.
     pub queue_occupancy: Option<u64>,
-    /// Congestion status of the queue or occupancy of the buffer, from this flow's packet.
+    /// Congestion status of the queue, from this flow's packet.
     pub queue_congestion: Option<u64>,
     /// Utilization of the egress link, millionths, from this flow's packet.
     pub link_utilization: Option<u64>,

@@ -658,3 +658,28 @@ fn a_flood_of_flow_ids_stays_bounded() {
     assert_eq!(counts.accepted, counts.released);
     assert!(counts.balance().is_balanced());
 }
+
+#[test]
+fn a_postcard_without_a_flow_or_a_node_makes_none() {
+    let mut server = Server::free();
+    let postcard = Postcard {
+        node: 21,
+        ingress_ts: 100,
+        egress_ts: 700,
+        queue_id: 3,
+        queue_length: 40,
+        ..Postcard::EMPTY
+    };
+    server.postcards(Kind::Agg, &[postcard, postcard]);
+    assert_eq!(server.collector.flows().count(), 0);
+    assert_eq!(server.collector.stats().node_reports, 2);
+    assert_eq!(server.collected(), "new queue_occupancy node=21 queue=3 40\n");
+    let nameless = Postcard {
+        node: u32::MAX,
+        flow_id: 7,
+        ..postcard
+    };
+    server.postcards(Kind::Agg, &[nameless]);
+    let view = server.collector.flow(&FlowKey::of_id(7)).unwrap();
+    assert_eq!((view.hops().count(), view.path().count()), (0, 0));
+}

@@ -366,3 +366,65 @@ fn a_path_ends_when_only_parts_of_it_come() {
         .collect();
     assert_eq!(changes, ["path_change flow_path flow=1 3->2 path=1>3"]);
 }
+
+/// Nodes that cannot deliver their ids write all-ones. Whether a stack is read in place depends on the layout, on the reporter's metadata
+/// and on units of nodes, and must not decide what is a path.
+#[test]
+fn a_stack_without_any_node_id_is_no_path() {
+    let none = Node {
+        id: u32::MAX,
+        latency: Some(7000),
+        ..node(1)
+    };
+    let nameless = Sent {
+        hops: vec![none, none],
+        ..Sent::default()
+    };
+    let named = Sent {
+        hops: path(2, 1),
+        ..Sent::default()
+    };
+    let own_units = vec![(99, collector::Profile::new("other", wire::Profile::default()))];
+    let mut events = Vec::new();
+    for node_profiles in [Vec::new(), own_units] {
+        let mut bench = Bench::new(Config {
+            node_profiles,
+            ..config()
+        });
+        bench.send(&nameless).send(&nameless);
+        assert_eq!(view(&bench, 1).path().count(), 0);
+        for _ in 0..3 {
+            bench.send(&named).send(&nameless);
+            bench.deliver(&Sent::v20(std::slice::from_ref(&nameless)));
+        }
+        let view = view(&bench, 1);
+        assert!(view.path().eq(1..=2));
+        assert_eq!((view.row.reports, view.row.flow_latency), (11, Some(14_000)));
+        assert!(view.hops().all(|hop| hop.hop_latency == Some(1000)));
+        events.push(bench.collected());
+    }
+    assert!(!events[0].contains("path_change"), "{}", events[0]);
+    assert_eq!(events[0], events[1]);
+}
+
+/// A node id that one node of a path cannot deliver does not hide the others.
+#[test]
+fn a_stack_with_some_node_ids_is_a_path() {
+    let mut bench = Bench::new(config());
+    let none = Node {
+        id: u32::MAX,
+        ..node(1)
+    };
+    let sent = Sent {
+        hops: vec![none, node(2)],
+        ..Sent::default()
+    };
+    let nameless = Sent {
+        hops: vec![none, none],
+        ..Sent::default()
+    };
+    bench.send(&sent).send(&nameless).send(&sent);
+    assert!(view(&bench, 1).path().eq([u32::MAX, 2]));
+    assert_eq!(view(&bench, 1).row.reports, 3);
+    assert!(!bench.collected().contains("path_change"));
+}

@@ -71,12 +71,12 @@ fn vary(rng: &mut Rng, at: &Node) -> Node {
         queue: Some((0, small(rng))),
         ..*at
     };
-    node.buffer = Some((0, small(rng)));
+    node.congestion = Some((0, small(rng)));
     node.utilization = Some(small(rng));
     match rng.below(60) {
         0 => node.latency = None,
         1 => node.queue = None,
-        2 => node.buffer = None,
+        2 => node.congestion = None,
         3 => node.utilization = None,
         4 => node.utilization = Some(u32::MAX - 1 - rng.below(2) as u32),
         5 => node.utilization = Some((1 << 31) - 3 + rng.below(4) as u32),
@@ -93,7 +93,7 @@ fn observe(hops: &[Node]) -> Vec<HopValues> {
     let seen = |hop: &Node| HopValues {
         hop_latency: value(hop.latency.filter(|latency| *latency <= 1_000_000_000)),
         queue_occupancy: value(hop.queue.map(|(_, level)| level)),
-        queue_congestion: value(hop.buffer.map(|(_, level)| level)),
+        queue_congestion: value(hop.congestion.map(|(_, level)| level)),
         link_utilization: value(hop.utilization),
         node: hop.id,
     };
@@ -165,23 +165,23 @@ fn follow(rng: &mut Rng, texts: &[String], reports: usize) -> usize {
             flow.path = (0..1 + rng.below(4)).map(|_| 1 + rng.below(4) as u32).collect();
         }
         let mut hops: Vec<Node> = flow.path.iter().map(|id| vary(rng, &node(*id))).collect();
-        // INT 1.0 has no buffer occupancy.
-        let old = rng.below(4) > 0;
-        if old {
-            hops.iter_mut().for_each(|hop| hop.buffer = None);
+        // Only INT 0.5 has a congestion status.
+        let is_10 = rng.below(4) > 0;
+        if is_10 {
+            hops.iter_mut().for_each(|hop| hop.congestion = None);
         }
         let lines = expected(&rules, number, flow, &observe(&hops));
-        let bitmap = if old { 0xb100 } else { 0xb180 };
+        let bitmap = if is_10 { 0xb100 } else { 0xb300 };
         let sent = Sent {
             flow: number as u16,
             hops,
             bitmap,
             ..Sent::default()
         };
-        bench.deliver(&if old {
+        bench.deliver(&if is_10 {
             framed(&sent)
         } else {
-            Sent::v20(std::slice::from_ref(&sent))
+            sent.v10_of_int_05()
         });
         let collected = bench.collected();
         let reported: String = collected

@@ -292,3 +292,42 @@ fn a_datagram_that_two_collectors_share_counts_once() {
         assert_eq!(path(holder), path(&whole), "flow {number}");
     }
 }
+
+/// The ID of a buffer is no queue's: its occupancy congests no queue.
+#[test]
+fn a_shared_buffer_is_not_a_congested_queue() {
+    let mut bench = Bench::new(config());
+    let buffered = Node {
+        queue: Some((1, 5)),
+        buffer: Some((1, 90_000)),
+        ..node(1)
+    };
+    // With the queue, as a stack and with a record of the reporter.
+    let sent = Sent {
+        hops: vec![buffered],
+        bitmap: 0x9080,
+        ..Sent::default()
+    };
+    bench.deliver(&Sent::v20(std::slice::from_ref(&sent)));
+    bench.deliver(&sent.postcard());
+    assert_eq!(hop(&bench, 1).queue_congestion, None);
+    assert_eq!(bench.collector.congestion().count(), 0);
+    assert!(!bench.collected().contains("queue_congestion"));
+    let congested = Node {
+        congestion: Some((2, 70)),
+        ..node(1)
+    };
+    let sent = Sent {
+        flow: 2,
+        hops: vec![congested],
+        bitmap: 0x9200,
+        ..Sent::default()
+    };
+    bench.deliver(&sent.v10_of_int_05());
+    assert_eq!(hop(&bench, 2).queue_congestion, Some(70));
+    assert!(
+        bench
+            .collected()
+            .contains("new queue_congestion node=1 queue=2 70")
+    );
+}

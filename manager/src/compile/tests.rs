@@ -405,7 +405,6 @@ fn a_packet_that_would_not_fit_is_refused_in_bytes() {
     let watch = [
         Metric::HopLatency,
         Metric::QueueOccupancy,
-        Metric::QueueCongestion,
         Metric::LinkUtilization,
     ];
     let intent = Intent {
@@ -417,7 +416,7 @@ fn a_packet_that_would_not_fit_is_refused_in_bytes() {
     let narrow = NETWORK.replace("1600", "1550");
     let inventory = inventory::read(&narrow, "i.toml").unwrap();
     let mut compiler = Compiler::new(&inventory, &able, DomainSettings::default());
-    let expected = "a packet of 1500 bytes grows by up to 88 bytes of INT (on the longest path and one link more, since a failure makes paths longer), and the MTU between devices is 1550; raise that MTU to 1588 bytes, watch less, or use mode = \"postcard\"";
+    let expected = "a packet of 1500 bytes grows by up to 76 bytes of INT (on the longest path and one link more, since a failure makes paths longer), and the MTU between devices is 1550; raise that MTU to 1576 bytes, watch less, or use mode = \"postcard\"";
     assert_eq!(compiler.add(&intent).unwrap_err().to_string(), expected);
     // Of the modes that fit, the cheapest is taken.
     able.values_mut()

@@ -398,7 +398,7 @@ pub fn chapters() -> Vec<Chapter> {
 fn key_of(error: &IntentError) -> &'static str {
     match error {
         IntentError::BadName(_) => "name",
-        IntentError::NothingWatched => "watch",
+        IntentError::NothingWatched | IntentError::Congestion => "watch",
         IntentError::Flows(_) => "match",
         IntentError::NoSample => "sample",
         IntentError::Expired => "until",

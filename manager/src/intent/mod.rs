@@ -150,6 +150,8 @@ pub enum IntentError {
     BadName(String),
     /// No metric is given.
     NothingWatched,
+    /// The congestion of queues, which no instruction gives.
+    Congestion,
     /// The flows expand to no entries, or to too many.
     Flows(FlowsError),
     /// The `sample` is 0.
@@ -190,6 +192,9 @@ impl fmt::Display for IntentError {
                 write!(f, "`{name}` is not a name; use 1 to 63 letters, digits, `.`, `_` and `-`")
             }
             Self::NothingWatched => f.write_str("no metrics selected; write watch = [\"hop_latency\"] or more"),
+            Self::Congestion => f.write_str(
+                "INT 1.0 and later have no congestion status of a queue; watch queue_occupancy instead of queue_congestion",
+            ),
             Self::Flows(error) => write!(f, "{error}"),
             Self::NoSample => f.write_str("a sample of 0 is invalid; write sample = \"1 in 1\" or more"),
             Self::FilterThresholds(count) => write!(
@@ -237,6 +242,9 @@ impl Intent {
         }
         if self.watch.is_empty() {
             return Err(IntentError::NothingWatched);
+        }
+        if self.watch.contains(&Metric::QueueCongestion) {
+            return Err(IntentError::Congestion);
         }
         self.entries().map_err(IntentError::Flows)?;
         if self.sample == 0 {

@@ -85,6 +85,10 @@ fn wrong_intents_are_located_with_advice() {
             "1:1: no metrics selected; write watch = [\"hop_latency\"] or more",
         ),
         (
+            "name = \"x\"\nwatch = [\"queue_congestion\"]",
+            "3:9: INT 1.0 and later have no congestion status of a queue; watch queue_occupancy",
+        ),
+        (
             "watch = [\"latency\"]",
             "2:10: found the text \"latency\"; write \"flow_path\", ",
         ),

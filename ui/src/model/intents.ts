@@ -52,7 +52,6 @@ export const METRICS = [
   'flow_latency',
   'hop_latency',
   'queue_occupancy',
-  'queue_congestion',
   'link_utilization',
 ] as const;
 

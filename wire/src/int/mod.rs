@@ -165,4 +165,12 @@ impl Int<'_> {
     pub fn is_single_record(&self) -> bool {
         self.sf.is_some_and(|sf| !sf.urgent)
     }
+
+    /// Returns whether the packet is a replica: C of 0.5 and 1.0. A node that is asked for replication sends copies of the
+    /// packet to all its ports or next hops, so a copy takes a path on which the flow is not. D of 2.x is not a mark of one: it is
+    /// the source's, of a clone or probe that is forwarded as the flow is.
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        !matches!(self.version, Version::V2) && self.flags.contains(Flags::DISCARD)
+    }
 }

@@ -13,6 +13,9 @@ use crate::int::layout::{Layout, Layouts};
 use crate::packet::{IPV4, UDP};
 use crate::profile::{Dialect, Profile};
 
+/// C of INT 1.0 in the first byte of the header: a replica is not a common report.
+pub(super) const REPLICA: u8 = 2;
+
 /// First 17 bits of a common report: version 1, length of four words, Ethernet inner packet, no metadata bits.
 pub(super) const PLAIN: u32 = 0x1400_0000 >> 15;
 
@@ -56,7 +59,7 @@ pub(crate) struct Template {
     ip: u32,
     /// Fragment offset and protocol.
     fragment: u32,
-    /// Shim type and length, INT version, words per hop.
+    /// Shim type and length, INT version and C flag, words per hop.
     int: u64,
     /// Instruction bitmap, or a value above 16 bits that matches none.
     bitmap: u32,
@@ -105,7 +108,7 @@ impl Template {
         // Everything except ECN.
         const IP: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0xfc]);
         const FRAGMENT: u32 = u32::from_le_bytes([0x1f, 0xff, 0, 0xff]);
-        const INT: u64 = u64::from_le_bytes([0xff, 0, 0xff, 0, 0xf0, 0, 0x1f, 0]);
+        const INT: u64 = u64::from_le_bytes([0xff, 0, 0xff, 0, 0xf0 | REPLICA, 0, 0x1f, 0]);
         let (word, ip, fragment, int, bitmap) = Self::fields(fixed);
         // One branch instead of five, because a difference is rare.
         let small = (word ^ self.word) & WORD
@@ -201,7 +204,7 @@ fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layou
         && fixed[field::PROTO] == UDP
         && u16_at(fixed, field::FRAGMENT) & 0x1fff == 0
         && fixed[field::SHIM] == 0x01
-        && fixed[field::INT] >> 4 == 1
+        && fixed[field::INT] & (0xf0 | REPLICA) == 1 << 4
         && profile.marks(fixed[field::TOS] >> 2)
         && profile.probe_marker.is_none()
         && is_ordinary(u16_at(fixed, field::DPORT), profile);

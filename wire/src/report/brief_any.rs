@@ -5,7 +5,7 @@
 //! and one comparison per assumption. The result equals the full decoder's, or is `None` for unusual, truncated and
 //! malformed datagrams; tests compare the two.
 
-use super::brief::{PLAIN, flags, is_generator, is_ordinary};
+use super::brief::{PLAIN, REPLICA, flags, is_generator, is_ordinary};
 use super::v20::TO_THE_END;
 use super::{Brief, Flags, Version};
 use crate::bytes::{array_at, u16_at, u32_at};
@@ -79,8 +79,8 @@ mod mask {
     pub(super) const IP: u32 = 0xffff_fffc;
     /// Fragment offset and IP protocol.
     pub(super) const FRAGMENT: u32 = 0x1fff_00ff;
-    /// Shim type and length, INT version, words per hop.
-    pub(super) const INT_10: u64 = 0xff00_ff00_f000_1f00;
+    /// Shim type and length, INT version and C flag, words per hop.
+    pub(super) const INT_10: u64 = 0xff00_ff00_f200_1f00;
     /// Shim type and next-protocol type, INT version, SF flag, words per hop.
     pub(super) const INT_2: u64 = 0xffff_0000_f100_1f00;
     /// Bitmap; for INT 2.x also the Domain Specific ID.
@@ -298,7 +298,7 @@ fn stack(shim: &Shim, profile: &Profile, layouts: &mut Layouts) -> Option<IntHea
     let hop_ml = shim[field::HOP_ML] & 0x1f;
     let bitmap = u16_at(shim, field::BITMAP);
     let version = shim[field::INT] >> 4;
-    let (int, shaped) = if shim[field::SHIM] == 0x01 && version == 1 {
+    let (int, shaped) = if shim[field::SHIM] == 0x01 && version == 1 && shim[field::INT] & REPLICA == 0 {
         let length = (usize::from(shim[field::LENGTH_10]) * 4).checked_sub(shim::LEN + header::LEN_1)?;
         let words = Layout::words_10(bitmap, hop_ml, length / 4, profile.dialect);
         let shaped = layouts.int_10_shaped(bitmap, words, profile.dialect)?;

@@ -128,15 +128,18 @@ impl Annotations {
     /// There are several IOAM traces with nodes in headers of one kind, so a host may have written the one that gives the
     /// path.
     pub const SEVERAL_TRACES: Self = Self(32);
+    /// The packet is a replica ([`Int::is_replica`](crate::Int::is_replica)), so its hops are not the path of the flow.
+    pub const REPLICA: Self = Self(64);
 
     /// All annotations with their names, in output order.
-    pub const NAMES: [(Self, &'static str); 6] = [
+    pub const NAMES: [(Self, &'static str); 7] = [
         (Self::PARTIAL, "partial"),
         (Self::UNFLAGGED_DROP_REASON, "unflagged_drop_reason"),
         (Self::MERGED, "merged"),
         (Self::DESTINATION, "destination"),
         (Self::INCOMPLETE, "incomplete"),
         (Self::SEVERAL_TRACES, "several_traces"),
+        (Self::REPLICA, "replica"),
     ];
 
     /// Returns whether all bits of `other` are set.
@@ -162,6 +165,8 @@ pub struct ReporterMetadata<'a> {
     pub layout: Layout,
     /// Report 0.5: the hop latency is the egress timestamp minus the header's ingress timestamp.
     latency_from_stamps: bool,
+    /// Report 0.5: the packet was dropped before its egress interface and queue were chosen.
+    lacks_egress: bool,
 }
 
 impl<'a> ReporterMetadata<'a> {
@@ -171,6 +176,7 @@ impl<'a> ReporterMetadata<'a> {
             record,
             layout,
             latency_from_stamps: false,
+            lacks_egress: false,
         }
     }
 }
@@ -378,6 +384,9 @@ impl<'a> Report<'a> {
             return Hop::default();
         };
         let mut hop = metadata.layout.hop(metadata.record);
+        if metadata.lacks_egress {
+            (hop.egress_if, hop.queue_id, hop.drop_queue_id) = (None, None, None);
+        }
         // A record taken from a stack contains its own node ID.
         if !hop.carried.contains(Items::NODE_ID) {
             hop.carried.insert(Items::NODE_ID);
@@ -509,7 +518,11 @@ impl<'a> Report<'a> {
     #[inline]
     pub(crate) fn finish(&mut self) {
         let odd = self.drop_reason.is_some() && !self.flags.contains(Flags::DROP);
-        self.annotations = self.annotations.with(Annotations::UNFLAGGED_DROP_REASON, odd);
+        let is_replica = self.int.is_some_and(|int| int.is_replica());
+        self.annotations = self
+            .annotations
+            .with(Annotations::UNFLAGGED_DROP_REASON, odd)
+            .with(Annotations::REPLICA, is_replica);
         if self.is_postcard() {
             return;
         }

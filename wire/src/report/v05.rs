@@ -295,7 +295,13 @@ pub(crate) fn read<'a>(
     match head.kind {
         1 => {
             report.drop_reason = drop_reason(&Layout::DROP_05, head.extra);
-            report.metadata = Some(ReporterMetadata::new(head.extra, Layout::DROP_05));
+            let metadata = ReporterMetadata::new(head.extra, Layout::DROP_05);
+            let hop = Layout::DROP_05.hop(head.extra);
+            report.metadata = Some(ReporterMetadata {
+                lacks_egress: profile.drop_zero_unknown
+                    && (hop.egress_if, hop.drop_queue_id) == (Some(0), Some(0)),
+                ..metadata
+            });
         }
         2 => {
             let metadata = ReporterMetadata::new(head.extra, Layout::LOCAL_05);

@@ -134,11 +134,11 @@ noinline int hop_beyond(struct hop *hop, struct scratch *s, const struct profile
         return 0;
     }
     if (i == passed)
-        read_reporter(&metadata, s);
+        read_reporter(&metadata, s, p);
     else
         read_metadata(&metadata, &s->int_layout, bytes(s, at));
     if (i < passed && i + 1 == count && s->report.marks & REPORT_MERGED) {
-        read_reporter(&reporter, s);
+        read_reporter(&reporter, s, p);
         merge(&metadata, &reporter);
     }
     reading(hop, &metadata, p);

@@ -71,6 +71,26 @@ static inline_always u32 is_postcard(const struct report *r)
             (r->version == 20 && r->marks & REPORT_POSTCARD));
 }
 
+/* Whether it is about nodes alone: without a flow, or about a copy of a packet, which says nothing about the packet's flow. */
+static inline_always u32 is_of_nodes(const struct report *r)
+{
+    return !(r->marks & REPORT_HAS_FLOW) || (r->marks & (REPORT_REPLICA | REPORT_UNDECIDED)) == REPORT_REPLICA;
+}
+
+/* Whether a whole report has hops of which none has a node id: they are no path, and the collector keeps the flow's. */
+static noinline u32 is_nameless(const struct report *r)
+{
+    if (!is_whole(r) || !r->hop_count)
+        return 0;
+    for (int i = 0; i < MAX_HOPS; i++) {
+        if (i >= (int)r->hop_count)
+            break;
+        if (r->hops[i].node != ABSENT)
+            return 0;
+    }
+    return 1;
+}
+
 /* E and M as stored in a flow. */
 static inline_always u32 signals(const struct report *r)
 {
@@ -302,7 +322,9 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     /* It shows the collector that other reports of the flow may lack hops: all are passed. */
     if (r->flags & REPORT_INTERMEDIATE)
         return TO_USER_CHANGE;
-    if (!(r->marks & REPORT_HAS_FLOW)) {
+    if (!is_of_nodes(r) && is_nameless(r))
+        return TO_USER_CHANGE;
+    if (is_of_nodes(r)) {
         d->is_node = 1;
         thresholds_of(&key, d->generation, 0, &d->thresholds);
         return examine_nodes(r, &d->thresholds);
@@ -498,20 +520,13 @@ static noinline u32 commit_hops(struct flow *flow, const struct report *r, struc
     return MAX_HOPS;
 }
 
-static noinline int commit_path(struct flow *flow, const struct report *r, struct eval_ctx *d)
+/* Commits what a report says about its flow apart from hops. Inline, because calls may be eight deep. */
+static inline_always int commit_flow(struct flow *flow, const struct report *r, struct eval_ctx *d)
 {
-    u32 from = 0, level_2;
+    u32 level_2;
     u64 latency;
     u8 basis;
 
-    if (r->hop_count == flow->path_length)
-        from = commit_hops(flow, r, d, 0);
-    if (from < MAX_HOPS) {
-        /* The hops before it match and have been committed. */
-        set_path(flow, r, d);
-        commit_hops(flow, r, d, from);
-    }
-    commit_nodes(r, d);
     latency = flow_latency(r, d, total_of(r, &level_2), &basis);
     if (latency != NO_VALUE &&
         (flow->reported == NO_VALUE || distance(flow->reported, latency) > d->thresholds.of[FLOW_LATENCY]))
@@ -525,6 +540,34 @@ static noinline int commit_path(struct flow *flow, const struct report *r, struc
     if (d->watched & WATCHED_TABLE)
         flow->rules = rules_true(r, d->generation, latency, !!(flow->flags & FLOW_LOOP));
     return 0;
+}
+
+/* Commits a report whose hops are no path. The collector's path remains, so the next report is passed on and compared by it. */
+static noinline int commit_nameless(struct flow *flow, const struct report *r, struct eval_ctx *d)
+{
+    u32 incomplete = flow->flags & FLOW_INCOMPLETE;
+
+    if (lacks_hops(r))
+        flow->flags = (flow->flags & ~(FLOW_HOP_LIMIT | FLOW_MTU)) | signals(r);
+    else
+        commit_flow(flow, r, d);
+    flow->flags |= incomplete | FLOW_PENDING;
+    return 0;
+}
+
+static noinline int commit_path(struct flow *flow, const struct report *r, struct eval_ctx *d)
+{
+    u32 from = 0;
+
+    if (r->hop_count == flow->path_length)
+        from = commit_hops(flow, r, d, 0);
+    if (from < MAX_HOPS) {
+        /* The hops before it match and have been committed. */
+        set_path(flow, r, d);
+        commit_hops(flow, r, d, from);
+    }
+    commit_nodes(r, d);
+    return commit_flow(flow, r, d);
 }
 
 /* Whether the hops of an incomplete report are some nodes of the flow's path, in its order. */
@@ -701,7 +744,7 @@ noinline int commit(const struct report *r, struct eval_ctx *d)
     d->serial++;
     d->serial |= !d->serial;
     key_of(r, &key);
-    if (!(r->marks & REPORT_HAS_FLOW)) {
+    if (is_of_nodes(r)) {
         thresholds_of(&key, d->generation, 0, &d->thresholds);
         return commit_nodes(r, d);
     }
@@ -718,6 +761,8 @@ noinline int commit(const struct report *r, struct eval_ctx *d)
     if (r->flags & REPORT_INTERMEDIATE)
         flow->flags |= FLOW_ALWAYS;
     part = !is_whole(r) || !r->hop_count;
+    if (is_nameless(r))
+        return commit_nameless(flow, r, d);
     if (!part && is_postcard(r))
         return commit_postcard(flow, r, d);
     if (!part)

@@ -106,11 +106,11 @@ static inline_always u32 common_hops(const u8 *data, const struct profile *p, u3
 {
     u32 word = from_be32(AT32(WORD)), words = data[HOP_ML] & 0x1f, stack = data[INNER_SHIM_LEN], hops, marks;
 
-    /* F, Q, D from the lowest bit on; ONOS has them before the reserved bits. */
+    /* F, Q, D from the lowest bit on; ONOS has them before the reserved bits. A replica (C of INT 1.0) is not common. */
     marks = word >> (p->dialect == ONOS ? 12 : 6);
     if (!is_plain_word(p, word) || AT16(INNER_TYPE) != from_be16(ETH_IPV4) || data[INNER_IP] != 0x45 ||
         data[INNER_PROTO] != IPPROTO_UDP || AT16(INNER_FRAGMENT) & from_be16(0x1fff) || data[INNER_SHIM] != 1 ||
-        data[INNER_INT] >> 4 != 1 || p->has_probe_marker || !dscp_marks(p, data[INNER_TOS] >> 2) ||
+        (data[INNER_INT] & 0xf2) != 0x10 || p->has_probe_marker || !dscp_marks(p, data[INNER_TOS] >> 2) ||
         !is_plain_port(p, from_be16(AT16(INNER_DPORT))) || marks & 4 || (marks & 3) == 2 ||
         !is_all_items(from_be16(AT16(BITMAP)), words, p->dialect) || AT32(SWITCH_ID) == ABSENT || stack < 3)
         return 0;

@@ -89,8 +89,9 @@ struct profile {
     u8 dscp_mask;
     u8 dscp_other; /* NO_DSCP: none */
     u8 tcp_after_options;
-    u8 synchronised; /* stamps of different nodes may be compared */
-    u8 pad[5];
+    u8 synchronised;      /* stamps of different nodes may be compared */
+    u8 drop_zero_unknown; /* egress interface 0 and queue 0 of a drop report 0.5 */
+    u8 pad[4];
     u64 max_latency; /* the longest plausible hop latency, ns; NO_VALUE: latencies are not judged */
 };
 _Static_assert(sizeof(struct profile) == 72 && __builtin_offsetof(struct profile, int_udp_port) == 24 &&

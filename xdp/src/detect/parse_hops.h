@@ -28,7 +28,6 @@ struct node_metadata {
     u32 congestion; /* with its queue's id, which may be another one */
     u32 l2_egress;
     u32 tx;
-    u32 buffer; /* id << 24 | occupancy: both are reported, or neither */
 };
 
 static inline_always u64 scaled(u32 raw, u32 unit) { return raw == ABSENT ? NO_VALUE : (u64)raw * unit; }
@@ -89,7 +88,7 @@ static inline_always void stacked_hop(struct hop *hop, const struct layout *l, c
         hop->latency = between(stamp(l, record, INGRESS), stamp(l, record, EGRESS), l->wide_ts, p->stamp_ns);
     judge(hop, stamp(l, record, INGRESS), stamp(l, record, EGRESS), p);
     hop->queue = item32(l, record, QUEUE);
-    hop->congestion = item32(l, record, l->carried & ITEM(CONGESTION) ? CONGESTION : BUFFER);
+    hop->congestion = item32(l, record, CONGESTION);
     hop->utilization = scaled(item32(l, record, TX), p->utilization_unit);
 }
 
@@ -119,13 +118,18 @@ static inline_always void read_metadata(struct node_metadata *metadata, const st
         metadata->l2_egress = halves == 0xffff ? ABSENT : halves;
     }
     metadata->tx = item32(l, record, TX);
-    metadata->buffer = item32(l, record, BUFFER);
 }
 
 /* The reporter's own metadata. */
-static inline_always void read_reporter(struct node_metadata *metadata, const struct scratch *s)
+static inline_always void read_reporter(struct node_metadata *metadata, const struct scratch *s, const struct profile *p)
 {
     read_metadata(metadata, &s->reporter_layout, bytes(s, s->reporter));
+    /* Dropped before its egress was chosen. */
+    if (p->drop_zero_unknown && s->report.version == 5 && s->head.kind == 1 && !(metadata->ports & 0xffff) &&
+        !metadata->queue_id) {
+        metadata->ports |= 0xffff;
+        metadata->queue_id = ABSENT;
+    }
     metadata->carried |= ITEM(NODE);
     metadata->node = s->report.node_id;
     if (s->has_ts) {
@@ -188,7 +192,6 @@ static noinline void merge(struct node_metadata *hop, const struct node_metadata
     merge_stamps(hop, header);
     MERGE(l2_egress, ITEM(L2));
     MERGE(tx, ITEM(TX));
-    MERGE(buffer, ITEM(BUFFER));
 }
 
 static inline_always u32 pair(u32 id, u32 value)
@@ -210,8 +213,6 @@ static inline_always void reading(struct hop *hop, const struct node_metadata *m
     judge(hop, metadata->ingress_ts, metadata->egress_ts, p);
     hop->queue = pair(metadata->queue_id, metadata->occupancy);
     hop->congestion = metadata->congestion;
-    if (hop->congestion == ABSENT)
-        hop->congestion = metadata->buffer;
     hop->utilization = scaled(metadata->tx, p->utilization_unit);
 }
 
@@ -252,7 +253,7 @@ static inline_always void read_trace(struct node_metadata *metadata, u32 trace_t
     metadata->l2_egress = (u32)node_long(trace_type, node, 9);
     /* A queue depth without a queue id; the reporter's metadata may have the id. */
     metadata->occupancy = node_word(trace_type, node, 6);
-    metadata->queue_id = metadata->congestion = metadata->tx = metadata->buffer = ABSENT;
+    metadata->queue_id = metadata->congestion = metadata->tx = ABSENT;
 }
 
 /* Whether it is about an event at one node: IOAM in its packet names no hops. */
@@ -272,14 +273,14 @@ int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
         return 0;
     r = &s->report;
     if (i == passed)
-        read_reporter(&metadata, s);
+        read_reporter(&metadata, s, p);
     else if (s->found.int_version)
         read_metadata(&metadata, &s->int_layout, bytes(s, s->found.stack + from_top * s->int_layout.words * 4));
     else
         read_trace(&metadata, s->found.trace_type, bytes(s, s->found.trace[from_top & (MAX_HOPS - 1)]));
     last = i + 1 == r->hop_count;
     if (i < passed && last && r->marks & REPORT_MERGED) {
-        read_reporter(&reporter, s);
+        read_reporter(&reporter, s, p);
         merge(&metadata, &reporter);
     }
     /* Derived from stamps, and so in their unit; it is derived again, and checked. */

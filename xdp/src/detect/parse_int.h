@@ -159,6 +159,12 @@ int read_2(struct scratch *s, const struct profile *p, u32 at, u32 end, u32 type
     return 0;
 }
 
+/* The flags in the first byte of INT 0.5 and 1.0. */
+static inline_always u32 flags_1(u32 first)
+{
+    return REPORT_MD | (first & 1 ? REPORT_HOP_LIMIT : 0) | (first & 2 ? REPORT_REPLICA : 0);
+}
+
 /* INT 1.0, likewise. */
 int read_10(struct scratch *s, const struct profile *p, u32 at, u32 end)
 {
@@ -186,7 +192,7 @@ int read_10(struct scratch *s, const struct profile *p, u32 at, u32 end)
     count = record ? data / record : 0;
     if (count * record != data)
         return REFUSE(PARTIAL_HOP);
-    flags = REPORT_MD | (header[0] & 1 ? REPORT_HOP_LIMIT : 0) | (header[1] & 0x80 ? REPORT_MTU : 0);
+    flags = flags_1(header[0]) | (header[1] & 0x80 ? REPORT_MTU : 0);
     found_int(s, 10, flags, at + INT_LEN_1, count);
     return 0;
 }
@@ -224,7 +230,7 @@ int read_05(struct scratch *s, u32 at, u32 end, u32 tail)
     if (!fits)
         return REFUSE(BAD_INT_LENGTH);
     layout_05(&s->int_layout, bitmap);
-    found_int(s, 5, REPORT_MD | (header[0] & 1 ? REPORT_HOP_LIMIT : 0), at + INT_LEN_1, total);
+    found_int(s, 5, flags_1(header[0]), at + INT_LEN_1, total);
     return rest;
 }
 

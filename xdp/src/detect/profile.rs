@@ -58,6 +58,7 @@ mod field {
     pub(super) const DSCP_OTHER: usize = 56;
     pub(super) const TCP_AFTER_OPTIONS: usize = 57;
     pub(super) const SYNCHRONISED: usize = 58;
+    pub(super) const DROP_ZERO_UNKNOWN: usize = 59;
     pub(super) const MAX_LATENCY: usize = 64;
     /// Offsets in `struct domain`; the first is its length.
     pub(super) const DOMAIN_LEN: usize = 4;
@@ -106,6 +107,7 @@ pub fn profile(profile: &wire::Profile, units: &Units) -> [u8; PROFILE_LEN] {
     out[field::DSCP_OTHER] = profile.dscp_other.unwrap_or(NO_DSCP);
     out[field::TCP_AFTER_OPTIONS] = u8::from(profile.tcp_shim == TcpShim::AfterOptions);
     out[field::SYNCHRONISED] = u8::from(units.synchronised);
+    out[field::DROP_ZERO_UNKNOWN] = u8::from(profile.drop_zero_unknown);
     put(&mut out, field::MAX_LATENCY, &units.max_latency.to_ne_bytes());
     out
 }

@@ -59,6 +59,7 @@ enum report_marks {
     REPORT_GAP = 4096,         /* packets that a Host-INT sink misses */
     REPORT_NO_PATH = 8192,     /* and nothing that remains names the nodes that the packet has passed */
     REPORT_EXPIRES = 16384,    /* the packet's hop limit is used up: others may go further */
+    REPORT_REPLICA = 32768,    /* C of INT 0.5 and 1.0: the packet is a copy that takes another way than its flow */
 };
 
 struct report {

@@ -245,7 +245,7 @@ struct prefix {
 };
 struct {
     MAP_UINT(type, MAP_LPM_TRIE);
-    MAP_UINT(max_entries, 256);
+    MAP_UINT(max_entries, 65536);
     MAP_UINT(map_flags, MAP_NO_PREALLOC);
     MAP_TYPE(key, struct prefix);
     MAP_TYPE(value, u32);

@@ -232,33 +232,35 @@ impl Tables {
         self.set(control::SEQUENCE, u32::from(on));
     }
 
-    /// Sets the profiles of sources: the default, and those of at most 255 prefixes.
+    /// Sets the profiles of sources: the default, and those of prefixes, at most 256 different ones.
     ///
     /// # Errors
-    /// The system refused.
+    /// The system refused, or there are more profiles or prefixes than the tables can store.
     pub fn set_profiles(
         &self,
         default: (&wire::Profile, Units),
         listed: &[(Prefix, &wire::Profile, Units)],
     ) -> Result<(), Error> {
-        self.set_profile(0, default.0, default.1)?;
-        let listed = &listed[..listed.len().min(255)];
+        let mut known = vec![profile(default.0, &default.1)];
+        self.profiles.update(&0_u32.to_ne_bytes(), &known[0])?;
         // Among equal prefixes the first one wins, so it is written last.
-        for (at, (prefix, wire, units)) in listed.iter().enumerate().rev() {
-            self.set_profile(at as u32 + 1, wire, *units)?;
+        for (prefix, wire, units) in listed.iter().rev() {
+            let bytes = profile(wire, units);
+            let number = known.iter().position(|other| *other == bytes);
+            let at = number.unwrap_or(known.len()) as u32;
+            if number.is_none() {
+                self.profiles.update(&at.to_ne_bytes(), &bytes)?;
+                known.push(bytes);
+            }
             let (network, bits) = wide(prefix);
             let mut key = [0; layout::PREFIX_LEN];
             put(&mut key, 0, &(8 + bits).to_ne_bytes());
             key[4] = if prefix.is_v6() { 6 } else { 4 };
             put(&mut key, 5, &network);
-            self.prefixes.update(&key, &(at as u32 + 1).to_ne_bytes())?;
+            self.prefixes.update(&key, &at.to_ne_bytes())?;
         }
         self.set(control::PREFIXES, listed.len() as u32);
         Ok(())
-    }
-
-    fn set_profile(&self, at: u32, wire: &wire::Profile, units: Units) -> Result<(), Error> {
-        self.profiles.update(&at.to_ne_bytes(), &profile(wire, &units))
     }
 
     /// Activates thresholds and rules, from the next report of each flow on. Returns where each rule runs. Leave a short pause

@@ -98,6 +98,7 @@ const INT_REFUSED: u32 = 2048;
 const GAP: u32 = 4096;
 const NO_PATH: u32 = 8192;
 const EXPIRES: u32 = 16384;
+const REPLICA: u32 = 32768;
 
 /// Maximum number of hops of a report in normal form.
 const MAX_HOPS: usize = 16;
@@ -316,6 +317,7 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         | mark(report.gap.is_some(), GAP)
         | mark(report.is_path_left_out(), NO_PATH)
         | mark(report.hop_limit.is_some_and(|limit| limit <= 1), EXPIRES)
+        | mark(report.annotations.contains(Annotations::REPLICA), REPLICA)
         | mark(undecided, UNDECIDED);
     // The kernel does not decode SF-INT and several traces, but passes them to user space.
     let marks = if sf || several {
@@ -405,18 +407,13 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
         NO_VALUE if by_stamps => between(ingress, egress, layout.wide_ts(), units),
         latency => latency,
     };
-    let congestion = if carried.contains(Items::QUEUE_CONGESTION) {
-        Items::QUEUE_CONGESTION
-    } else {
-        Items::BUFFER
-    };
     Hop {
         node: word(Items::NODE_ID),
         link,
         level_2,
         latency: mark_implausible(latency, ingress, egress, units),
         queue: word(Items::QUEUE),
-        congestion: word(congestion),
+        congestion: word(Items::QUEUE_CONGESTION),
         utilization: scaled(word(Items::TX_UTILIZATION), units.utilization),
     }
 }
@@ -470,10 +467,7 @@ fn reading(hop: &wire::Hop, units: &Units) -> Hop {
         level_2,
         latency: mark_implausible(latency, ingress, egress, units),
         queue: pair(hop.queue_id, hop.queue_occupancy),
-        congestion: match pair(hop.congestion_queue_id, hop.queue_congestion) {
-            ABSENT => pair(hop.buffer_id, hop.buffer_occupancy),
-            congestion => congestion,
-        },
+        congestion: pair(hop.congestion_queue_id, hop.queue_congestion),
         utilization: scaled(hop.tx_utilization.unwrap_or(ABSENT), units.utilization),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use collector::{Access, Grant, Profile};
+use collector::{Access, DistinctProfiles, Grant, Profile};
 use detect::{
     Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds,
     threshold::Override,
@@ -122,10 +122,17 @@ impl CollectSettings {
     /// the fan-out in front does the sequence accounting.
     ///
     /// # Errors
-    /// A sentence. Checked settings never fail.
+    /// A sentence: what other checks of the settings refuse, or more profiles than a collector can have.
     pub fn collector_config(&self, workers: usize, generation: u32) -> Result<collector::Config, String> {
         let written = &self.collector;
         let (default_profile, profiles) = self.resolve_profiles();
+        let node_profiles = self.node_profiles();
+        if DistinctProfiles::of(&default_profile, &profiles, &node_profiles).is_none() {
+            return Err(format!(
+                "[[sources]] and [nodes] use more than {} different profiles; give devices of one kind the same profile",
+                DistinctProfiles::MAX,
+            ));
+        }
         Ok(collector::Config {
             max_flows: written.max_flows.div_ceil(workers),
             max_queues: written.max_queues,
@@ -137,7 +144,7 @@ impl CollectSettings {
             seed: seed(),
             profiles,
             default_profile,
-            node_profiles: self.node_profiles(),
+            node_profiles,
             detection: self.detection(&IntentDetection::default(), generation)?,
             sequence: workers == 1,
             sf: collector::config::JoinConfig {
@@ -257,17 +264,10 @@ impl CollectSettings {
     /// [`SeriesView::profile`]: collector::SeriesView::profile
     pub fn queue_units(&self) -> Vec<String> {
         let (default, by_source) = self.resolve_profiles();
-        let listed = by_source
-            .into_iter()
-            .take(255)
-            .map(|(_, profile)| profile.queue_unit);
-        let nodes = self
-            .node_profiles()
-            .into_iter()
-            .map(|(_, profile)| profile.queue_unit);
-        std::iter::once(default.queue_unit)
-            .chain(listed)
-            .chain(nodes)
+        DistinctProfiles::of(&default, &by_source, &self.node_profiles())
+            .iter()
+            .flat_map(DistinctProfiles::iter)
+            .map(|profile| profile.queue_unit.clone())
             .collect()
     }
 
@@ -354,6 +354,7 @@ fn written_profile(name: &str, written: &ProfileSettings) -> Profile {
             TcpShim::AfterOptions => wire::profile::TcpShim::AfterOptions,
         },
         telemetry_ports: wire::profile::TelemetryPorts::new(&written.telemetry_ports).unwrap_or_default(),
+        drop_zero_unknown: written.drop_zero_unknown,
         ..usual
     };
     Profile {
