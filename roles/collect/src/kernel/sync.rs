@@ -10,7 +10,7 @@ use wire::RefusalCounts;
 
 use super::{CollectorHost, Counters, FlowCopy, Kernel, KernelRecord, KernelRxSource, ROUND};
 use crate::{datagram::octets, worker::Worker};
-use runtime::lock::lock;
+use runtime::{host::seed, lock::lock};
 
 /// Records drained from the ring between two reads of the clock.
 const BURST: usize = 1024;
@@ -38,6 +38,8 @@ pub struct KernelSync<K> {
     /// The part of each slot that the collector has.
     streams: Vec<Applied>,
     flows: Vec<Seen>,
+    /// Secret, so that no sender makes a flow that passes for the one before it in its slot.
+    seed: u64,
     keys: [Vec<u32>; KEYED.len()],
     began: Nanos,
     next_flow: u32,
@@ -92,7 +94,7 @@ struct Applied {
 /// The state of a flow's slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Hash of the flow's key; another flow in the slot starts from zero.
+    /// Hash of the flow's key under [`KernelSync::seed`]; another flow in the slot starts from zero.
     hash: u32,
     reports: u32,
 }
@@ -104,6 +106,7 @@ impl<K: Kernel> KernelSync<K> {
             round: ROUND.min(timeout / 4).max(COUNTING),
             streams: vec![Applied::default(); kernel.streams() as usize],
             flows: vec![Seen::default(); kernel.flows() as usize],
+            seed: seed(),
             keys: KEYED.map(|metric| vec![0; kernel.keys(metric) as usize]),
             kernel,
             began: 0,
@@ -341,6 +344,7 @@ impl<K: Kernel> KernelSync<K> {
             flows,
             copy,
             compare,
+            seed,
             ..
         } = self;
         let (Some(seen), Some(reports)) = (flows.get_mut(slot as usize), kernel.flow_reports(slot)) else {
@@ -349,7 +353,7 @@ impl<K: Kernel> KernelSync<K> {
         if reports == seen.reports && !*compare || !kernel.flow(slot, copy) {
             return;
         }
-        let hash = copy.key.hash(0) as u32;
+        let hash = copy.key.hash(*seed) as u32;
         let before = if hash == seen.hash { seen.reports } else { 0 };
         *seen = Seen {
             hash,
