@@ -724,7 +724,9 @@ function W.ipv6(w, at)
       break
     end
     if (next_header == 0 or next_header == 60) and (w.seek or w.left_out) then
-      if next_header == 0 and w.seek and not w.option_refused then
+      -- Anywhere but directly behind the IPv6 header (RFC 8200, 4.1) a host wrote it, as destination options.
+      local is_by_hop = next_header == 0 and here == at + 40
+      if is_by_hop and w.seek and not w.option_refused then
         local problem = cause(w, guarded(function() W.int_options(w, here, len, ip) end))
         if problem and w.aim == "frame" then error(problem, 0) end
         -- INT may also be behind UDP or TCP.
@@ -734,11 +736,12 @@ function W.ipv6(w, at)
           w.int_option = { ip = ip.at, at = here }
         end
       end
-      W.ioam_options(w, here + 2, here + len, ip, next_header == 0)
+      W.ioam_options(w, here + 2, here + len, ip, is_by_hop)
     end
     here, next_header = here + len, u8(w, here)
   end
-  w.flow = flow_of(ip, at, nil, nil, next_header)
+  -- Cut in an extension header, the packet does not tell its protocol.
+  if not EXTENSION_UNITS[next_header] then w.flow = flow_of(ip, at, nil, nil, next_header) end
 end
 
 -- Looks for INT among the options of the hop-by-hop header at `at`, of `len` bytes. It may be cut.

@@ -236,7 +236,10 @@ impl<'a, 'p> Walk<'a, 'p> {
             if !matches!(header.kind, HOP_BY_HOP | DESTINATION_OPTIONS) || !finds {
                 continue;
             }
-            if header.kind == HOP_BY_HOP && self.find_int && self.option_refused.is_none() {
+            // Nodes on the path process this header only directly behind the IPv6 header (RFC 8200, 4.1). Elsewhere, a host
+            // wrote what is in it, as in destination options.
+            let is_by_hop = header.kind == HOP_BY_HOP && header.at == all.at;
+            if is_by_hop && self.find_int && self.option_refused.is_none() {
                 match self.int_options(bytes, ip, header.at, header.len) {
                     Err(refusal) if self.purpose == Purpose::Frame => return Err(refusal),
                     // Marked INT may still follow after UDP or TCP.
@@ -250,12 +253,15 @@ impl<'a, 'p> Walk<'a, 'p> {
                     Ok(()) => {}
                 }
             }
-            self.options(bytes, ip, header, all)?;
+            self.options(bytes, ip, header, is_by_hop, all)?;
         }
         if headers.is_at_transport() {
             return self.transport(bytes, headers.at, ip, headers.next);
         }
-        self.out.flow = Some(flow(bytes, ip, None, headers.next));
+        // Cut inside an extension header, the packet does not tell its protocol, without which there is no flow.
+        if !headers.is_at_extension() {
+            self.out.flow = Some(flow(bytes, ip, None, headers.next));
+        }
         Ok(())
     }
 
@@ -301,6 +307,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         bytes: &'a [u8],
         ip: Ip,
         header: Extension,
+        is_by_hop: bool,
         all: Extensions<'a>,
     ) -> Result<(), Refusal> {
         let end = header.at + header.len;
@@ -327,9 +334,9 @@ impl<'a, 'p> Walk<'a, 'p> {
                 match Ioam::parse(data) {
                     Ok(Some(found)) => {
                         self.ioam_at = Some(ip.at);
-                        self.out.is_traced_by_hop |= header.kind == HOP_BY_HOP && found.rank().0;
+                        self.out.is_traced_by_hop |= is_by_hop && found.rank().0;
                         let headers = Extensions::new(&bytes[all.at..], 0, all.next);
-                        self.add_ioam(found, header.kind == HOP_BY_HOP, OptionList::new(headers));
+                        self.add_ioam(found, is_by_hop, OptionList::new(headers));
                     }
                     Ok(None) => {}
                     // A host may have written it, so it must not hide INT or another option.
