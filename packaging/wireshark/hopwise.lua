@@ -1097,6 +1097,8 @@ function W.read_sf(w, header, fin, sf_records)
   local layout = layout_2(bitmap, hop_ml, false, header)
   local count = floor((fin - data) / layout.bytes)
   if count * layout.bytes ~= fin - data then refuse(sf.urgent and "partial_hop" or "bad_sf_stack", header) end
+  -- The remaining hop count has 8 bits.
+  if sf.urgent and count > 255 then refuse("too_many_hops", header) end
   if not sf.urgent and (count < 1 or count > sf_records) then refuse("bad_sf_stack", header) end
   w.int = { version = "2.x", mode = "md", header = header, stack = data, count = count, bitmap = bitmap,
     layout = layout, sf = sf }
