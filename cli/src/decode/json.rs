@@ -80,7 +80,7 @@ pub(super) fn packet(
         let found = super::hops(contents);
         hops(
             o,
-            contents.ioam.filter(|_| contents.int.is_none()),
+            contents.ioam.filter(|_| contents.is_traced()),
             || found.iter().copied(),
             plausibility,
         );
