@@ -420,16 +420,26 @@ pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, 
     for current in [false, true] {
         let index = context.monitor.flow_index(arrival, current).await?;
         let is_latest = index.is_since(arrival);
-        if let Some(key) = page::compute(context, move || index.find(flow_id)).await?
-            && let Some(detail) = detail(context, key).await?
-        {
-            return Ok((key, detail));
+        if let Some((key, is_shared)) = page::compute(context, move || index.find(flow_id)).await? {
+            if is_shared {
+                return Err(shared_id(id));
+            }
+            if let Some(detail) = detail(context, key).await? {
+                return Ok((key, detail));
+            }
         }
         if is_latest {
             break;
         }
     }
     Err(no_flow(id))
+}
+
+/// Refuses an id that several flows have: a host can compute such flows.
+pub(crate) fn shared_id(id: &str) -> Refusal {
+    Refusal::bad(format!(
+        "several flows have the id {id}; write the flow as text, such as 10.0.0.1:5000>10.0.0.2:80/17"
+    ))
 }
 
 fn no_flow(id: &str) -> Refusal {

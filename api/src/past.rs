@@ -200,7 +200,7 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         text,
         id: Some(id),
         after: None,
-        limit: 1,
+        limit: 2,
     };
     let permit = history_permit(context).await?;
     let history = history_of(context)?;
@@ -209,7 +209,12 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         condition: None,
     };
     let spans = history.flows(query, Arc::clone(&permit)).await?;
-    let Some((_, flow_span)) = spans.flows.into_iter().next() else {
+    let mut flows = spans.flows.into_iter().map(|(_, flow_span)| flow_span);
+    let found = flows.find(|flow_span| key.is_none_or(|key| key == flow_span.flow));
+    if key.is_none() && flows.next().is_some() {
+        return Err(super::flows::shared_id(name));
+    }
+    let Some(flow_span) = found else {
         return Err(Refusal::not_found(format!(
             "there were no reports of flow {name} with a latency in this time; choose another flow or time"
         )));

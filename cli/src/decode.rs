@@ -392,12 +392,14 @@ impl Printer {
 /// Returns the hops of a data packet in forwarding order. An INT stack has the latest hop first; `Ioam::hop` reorders a trace.
 fn hops(contents: &Contents<'_>) -> Vec<Hop> {
     match (&contents.int, &contents.ioam) {
+        (_, Some(ioam)) if contents.is_traced() => {
+            (0..ioam.hop_count()).map(|index| ioam.hop(index)).collect()
+        }
         (Some(int), _) => (0..int.stack.len())
             .rev()
             .map(|index| int.stack.hop(index))
             .collect(),
-        (None, Some(ioam)) => (0..ioam.hop_count()).map(|index| ioam.hop(index)).collect(),
-        (None, None) => Vec::new(),
+        (None, _) => Vec::new(),
     }
 }
 

@@ -727,7 +727,9 @@ function W.ipv6(w, at)
       break
     end
     if (next_header == 0 or next_header == 60) and (w.seek or w.left_out) then
-      if next_header == 0 and w.seek and not w.option_refused then
+      -- Anywhere but directly behind the IPv6 header (RFC 8200, 4.1) a host wrote it, as destination options.
+      local is_by_hop = next_header == 0 and here == at + 40
+      if is_by_hop and w.seek and not w.option_refused then
         local problem = cause(w, guarded(function() W.int_options(w, here, len, ip) end))
         if problem and w.aim == "frame" then error(problem, 0) end
         -- INT may also be behind UDP or TCP.
@@ -737,11 +739,12 @@ function W.ipv6(w, at)
           w.int_option = { ip = ip.at, at = here }
         end
       end
-      W.ioam_options(w, here + 2, here + len, ip, next_header == 0)
+      W.ioam_options(w, here + 2, here + len, ip, is_by_hop)
     end
     here, next_header = here + len, u8(w, here)
   end
-  w.flow = flow_of(ip, at, nil, nil, next_header)
+  -- Cut in an extension header, the packet does not tell its protocol.
+  if not EXTENSION_UNITS[next_header] then w.flow = flow_of(ip, at, nil, nil, next_header) end
 end
 
 -- Looks for INT among the options of the hop-by-hop header at `at`, of `len` bytes. It may be cut.
@@ -1097,6 +1100,8 @@ function W.read_sf(w, header, fin, sf_records)
   local layout = layout_2(bitmap, hop_ml, false, header)
   local count = floor((fin - data) / layout.bytes)
   if count * layout.bytes ~= fin - data then refuse(sf.urgent and "partial_hop" or "bad_sf_stack", header) end
+  -- The remaining hop count has 8 bits.
+  if sf.urgent and count > 255 then refuse("too_many_hops", header) end
   if not sf.urgent and (count < 1 or count > sf_records) then refuse("bad_sf_stack", header) end
   w.int = { version = "2.x", mode = "md", header = header, stack = data, count = count, bitmap = bitmap,
     layout = layout, sf = sf }

@@ -221,8 +221,8 @@ impl Reader {
                 self.query_file(&file, &deadline, |conn, features| {
                     changes.paths.next_file();
                     let selected_number = match flows.flow {
-                        Some(flow) => match find_flow(conn, flow.id(), Some(flow))? {
-                            Some((number, _)) => Some(number),
+                        Some(flow) => match find_flow(conn, flow)? {
+                            Some(number) => Some(number),
                             None => return Ok(()),
                         },
                         None => None,
@@ -665,8 +665,8 @@ impl FlowUse {
 /// Returns the selected flows of a file by their IDs, and whether there are more than the limit.
 fn select_flows(conn: &Connection, flows: &FlowSelector) -> rusqlite::Result<(BTreeMap<i64, FlowKey>, bool)> {
     if let Some(flow) = flows.flow {
-        let named_flow = find_flow(conn, flow.id(), Some(flow))?.filter(|(_, flow)| flows.matches(flow));
-        return Ok((named_flow.into_iter().collect(), false));
+        let number = find_flow(conn, flow)?.filter(|_| flows.matches(&flow));
+        return Ok((number.map(|number| (number, flow)).into_iter().collect(), false));
     }
     let sql = "SELECT src, dst, sport, dport, proto, id FROM f0.flow_key
                WHERE (?1 IS NULL OR src = ?1) AND (?2 IS NULL OR dst = ?2)";

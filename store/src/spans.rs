@@ -52,7 +52,8 @@ pub struct FlowFilter {
     pub order: FlowOrder,
     /// Only flows whose written 5-tuple contains this text.
     pub text: Option<String>,
-    /// Only the flow with this ID, even beyond the limit of flows. Lookup is faster if `text` is the flow's full text.
+    /// Only the flow with this ID, even beyond the limit of flows; several if they share it, unless `text` is the full text of
+    /// one of them, which also makes the lookup faster.
     pub id: Option<u64>,
     /// Only flows after this one.
     pub after: Option<FlowRank>,
@@ -407,7 +408,7 @@ impl Reader {
         self.with_retry(|| {
             let deadline = self.deadline();
             let mut flows = match filter.id {
-                Some(id) => self.read_one_flow(filter.span, id, filter.text.as_deref(), &deadline)?,
+                Some(id) => self.read_flows_of_id(filter.span, id, filter.text.as_deref(), &deadline)?,
                 None => self.read_span_flows(filter.span, filter.text.as_deref(), &deadline)?,
             };
             let mut paths = Vec::new();
@@ -507,9 +508,9 @@ impl Reader {
         })
     }
 
-    /// Reads one flow, even if the span has more flows than the limit. `text` may be the flow's key as text, which speeds up
-    /// the lookup.
-    fn read_one_flow(
+    /// Reads the flow with an ID, even if the span has more flows than the limit; several if they share the ID. If `text` is
+    /// the text of a flow with that ID, only that flow, which is faster.
+    fn read_flows_of_id(
         &self,
         span: Span,
         id: u64,
@@ -521,25 +522,30 @@ impl Reader {
             states: HashMap::default(),
             truncated: false,
         };
-        let mut known = text
+        let known = text
             .and_then(|text| text.parse::<FlowKey>().ok())
             .filter(|flow| flow.id() == id);
         for i in 0..flows.files.len() {
             let file = flows.files[i].clone();
             self.query_file(&file, deadline, |conn, features| {
-                let Some((number, flow)) = find_flow(conn, id, known)? else {
-                    return Ok(());
+                let here = match known {
+                    Some(flow) => find_flow(conn, flow)?
+                        .map(|number| (number, flow))
+                        .into_iter()
+                        .collect(),
+                    None => find_flows_of_id(conn, id)?,
                 };
-                known = Some(flow);
-                let mut all: Option<SpanSum> = None;
-                for piece in span.pieces_in(features) {
-                    read_flow(conn, piece, number, &mut |sum| match &mut all {
-                        Some(all) => all.add(sum),
-                        None => all = Some(sum),
-                    })?;
-                }
-                if let Some(sum) = all {
-                    flows.add(i, number, flow, sum);
+                for (number, flow) in here {
+                    let mut all: Option<SpanSum> = None;
+                    for piece in span.pieces_in(features) {
+                        read_flow(conn, piece, number, &mut |sum| match &mut all {
+                            Some(all) => all.add(sum),
+                            None => all = Some(sum),
+                        })?;
+                    }
+                    if let Some(sum) = all {
+                        flows.add(i, number, flow, sum);
+                    }
                 }
                 Ok(())
             })?;
@@ -839,27 +845,28 @@ fn read_flow_rows(
     Ok(is_complete)
 }
 
-/// Finds a flow's ID in a file. Without its key, all flows are read, because no index has the hash `id`.
-pub(crate) fn find_flow(
-    conn: &Connection,
-    id: u64,
-    flow: Option<FlowKey>,
-) -> rusqlite::Result<Option<(i64, FlowKey)>> {
-    if let Some(flow) = flow {
-        let mut select = conn.prepare_cached("SELECT id FROM f0.flow_key WHERE flow = ?1")?;
-        let number = select
-            .query_row([flow.to_string()], |row| row.get(0))
-            .optional()?;
-        return Ok(number.map(|number| (number, flow)));
-    }
+/// Finds a flow's number in a file.
+pub(crate) fn find_flow(conn: &Connection, flow: FlowKey) -> rusqlite::Result<Option<i64>> {
+    let mut select = conn.prepare_cached("SELECT id FROM f0.flow_key WHERE flow = ?1")?;
+    select.query_row([flow.to_string()], |row| row.get(0)).optional()
+}
+
+/// Finds the flows of a file that have an ID, with their numbers. Reads all flows, because no index has the hash; also behind
+/// a match, because two flows can share it.
+fn find_flows_of_id(conn: &Connection, id: u64) -> rusqlite::Result<Vec<(i64, FlowKey)>> {
     let mut select = conn.prepare_cached("SELECT src, dst, sport, dport, proto, id FROM f0.flow_key")?;
     let mut rows = select.query([])?;
+    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         if let Some(flow) = parse_flow(row)?.filter(|flow| flow.id() == id) {
-            return Ok(Some((row.get(5)?, flow)));
+            found.push((row.get(5)?, flow));
+            // Enough to know that it is shared.
+            if found.len() == 2 {
+                break;
+            }
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
 /// Reads the rollups of one flow.

@@ -245,12 +245,12 @@ pub fn packet(contents: &Contents<'_>) -> String {
         );
         out.original(&location.original);
     }
-    match (&contents.int, &contents.ioam) {
-        (Some(int), _) => out.hops((0..int.stack.len()).rev().map(|i| int.stack.hop(i))),
-        (None, Some(ioam)) if !ioam.has_node_ids() => {
+    match (&contents.int, contents.ioam.filter(|_| contents.is_traced())) {
+        (_, Some(ioam)) if !ioam.has_node_ids() => {
             out.hops_without_path((0..ioam.hop_count()).map(|i| ioam.hop(i)));
         }
-        (None, Some(ioam)) => out.hops((0..ioam.hop_count()).map(|i| ioam.hop(i))),
+        (_, Some(ioam)) => out.hops((0..ioam.hop_count()).map(|i| ioam.hop(i))),
+        (Some(int), None) => out.hops((0..int.stack.len()).rev().map(|i| int.stack.hop(i))),
         (None, None) => out.hops(std::iter::empty()),
     }
     if let Some(int) = &contents.int {

@@ -1,12 +1,15 @@
 //! The flow key: an IPv4 or IPv6 5-tuple, or a flow ID alone, with its hashes and its text form.
 
 use crate::crc::CRC_32C;
+use crate::siphash::siphash_2_4;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::str::FromStr;
 
 /// Prefix of the text form of a flow ID.
 const ID_PREFIX: &str = "flow-id:";
+/// The key of [`FlowKey::id`]: `hopwise flow id.` as two little-endian words. It never changes, so that ids stay the same.
+const ID_KEY: [u64; 2] = [u64::from_le_bytes(*b"hopwise "), u64::from_le_bytes(*b"flow id.")];
 
 /// A flow's 5-tuple. IPv4 addresses are stored as IPv4-mapped IPv6 addresses (`::ffff:a.b.c.d`) without the `V6` bit.
 ///
@@ -164,25 +167,50 @@ impl FlowKey {
             | u64::from(self.dst_port) << 16
             | u64::from(self.proto) << 8
             | u64::from(self.kind);
+        // Each factor depends on the seed: a sender who could make one 0 would erase what the hash has read so far.
+        let other = seed.rotate_left(23);
         let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;
         if self.is_v6() {
             let s = halves(&self.src);
             let d = halves(&self.dst);
-            state = fold(state ^ s.0, 0xa076_1d64_78bd_642f ^ d.0);
-            state = fold(state ^ s.1, 0xe703_7ed1_a0b4_28db ^ d.1);
+            state = fold(state ^ s.0, other ^ 0xa076_1d64_78bd_642f ^ d.0);
+            state = fold(state ^ s.1, other ^ 0xe703_7ed1_a0b4_28db ^ d.1);
         } else {
             state = fold(
                 state ^ halves(&self.src).1,
-                0xa076_1d64_78bd_642f ^ halves(&self.dst).1,
+                other ^ 0xa076_1d64_78bd_642f ^ halves(&self.dst).1,
             );
         }
-        fold(state ^ tail, 0x8ebc_6af0_9c88_c6e3 ^ seed.rotate_left(32))
+        fold(state ^ tail, other ^ 0x8ebc_6af0_9c88_c6e3)
     }
 
-    /// Returns the flow's stable ID: the same number in every process, run and file. It is a hash, so two flows of a very
-    /// large network may share it; exact code compares the whole key.
+    /// Returns the flow's stable ID: the same number in every process, run and file. It is the SipHash-2-4, under the key
+    /// `hopwise flow id.`, of source and destination (4 bytes each for IPv4, 16 for IPv6), ports (0 if absent) and protocol,
+    /// in network byte order, and a byte with bit 0 for IPv6, bit 1 for ports, and bit 2 for a flow ID alone, which takes
+    /// the place of an IPv4 source.
+    ///
+    /// The key is public: a host can compute two flows with one ID in some 2^32 steps, and one with the ID of another host's
+    /// flow in 2^64. So code that finds a flow by its ID looks whether several have it.
     pub fn id(&self) -> u64 {
-        self.hash(0)
+        let ports = u64::from(self.src_port) << 16 | u64::from(self.dst_port);
+        let tail = ports << 32 | u64::from(self.proto) << 24 | u64::from(self.kind) << 16;
+        let s = halves(&self.src);
+        let d = halves(&self.dst);
+        if self.is_v6() {
+            siphash_2_4(
+                ID_KEY,
+                [
+                    s.0.swap_bytes(),
+                    s.1.swap_bytes(),
+                    d.0.swap_bytes(),
+                    d.1.swap_bytes(),
+                    (tail | 38).swap_bytes(),
+                ],
+            )
+        } else {
+            let addresses = s.1 << 32 | d.1 & 0xffff_ffff;
+            siphash_2_4(ID_KEY, [addresses.swap_bytes(), (tail | 14).swap_bytes()])
+        }
     }
 
     /// Returns the default flow ID of postcards: the CRC-32C of the canonical 5-tuple (source, destination, ports,
@@ -392,6 +420,55 @@ mod tests {
             crc_32c_of(0x0102_0304_f506_0708),
             crc_32c(&[1, 2, 3, 4, 0xf5, 6, 7, 8])
         );
+    }
+
+    /// Two flows that share an ID, found by search.
+    const TWINS: [&str; 2] = [
+        "10.34.39.143:57873>10.97.196.140:80/17",
+        "10.174.201.81:4693>10.241.114.202:80/17",
+    ];
+
+    #[test]
+    fn ids_never_change() {
+        // From a SipHash-2-4 by other authors.
+        for (text, id) in [
+            (TWINS[0], 0x1876_573b_f03b_a46f),
+            (TWINS[1], 0x1876_573b_f03b_a46f),
+            ("[2001:db8::1]:1>[2001:db8::2]:2/6", 0xf7a2_d09f_ca08_f624),
+            ("10.0.0.1>10.0.0.2/1", 0xb46d_f731_b1f8_8c53),
+            ("flow-id:0x0000f10a", 0x2914_b42f_3c75_658e),
+        ] {
+            assert_eq!(text.parse().map(|flow: FlowKey| flow.id()), Ok(id), "{text}");
+        }
+        // Hosts choose these so that the hash of an earlier version was the same.
+        let of = |text: &str| text.parse().map(|flow: FlowKey| flow.id());
+        assert_ne!(
+            of("10.0.0.1:5000>10.0.0.2:443/17"),
+            of("10.0.0.9:55737>104.169.58.112:43445/17")
+        );
+    }
+
+    #[test]
+    fn no_host_chooses_an_address_that_erases_what_the_hash_has_read() {
+        let constants = [
+            0xa076_1d64_78bd_642f_u64,
+            0xe703_7ed1_a0b4_28db,
+            0x8ebc_6af0_9c88_c6e3,
+            0x9e37_79b9_7f4a_7c15,
+        ];
+        for seed in [1, 0x6a09_e667_f3bc_c908, 0x0123_4567_89ab_cdef] {
+            for constant in constants {
+                for half in [0, 8] {
+                    let hashes = [1, 2].map(|first| {
+                        let [mut src, mut dst] = [[first; 16], [7; 16]];
+                        src[15] = 9;
+                        dst[half..half + 8].copy_from_slice(&constant.to_be_bytes());
+                        FlowKey::v6(src, dst, Some((4500, 4500)), 17).hash(seed)
+                    });
+                    assert_ne!(hashes[0], hashes[1], "{seed:x} {constant:x} {half}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -10,6 +10,9 @@ use core::net::IpAddr;
 /// that ends the search: seven VLAN tags, eight MPLS labels or seven extension headers.
 const MAX_TAGS: usize = 8;
 
+/// The first bytes of an IPv4-mapped IPv6 address.
+const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
 /// A UDP datagram inside a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram<'a> {
@@ -183,12 +186,17 @@ fn ipv6<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<
         IpAddr::from(array_at::<16>(header, 8)),
         IpAddr::from(array_at::<16>(header, 24)),
     );
-    envelope.src = Some(addresses.0);
+    // Such an address stands for an IPv4 node and is on no wire (RFC 4291, 2.5.5.2): its sender would pass for that node.
+    let is_mapped = header[8..20] == MAPPED;
+    envelope.src = Some(addresses.0).filter(|_| !is_mapped);
     let mut at = 40;
     let mut next = header[6];
     for _ in 0..MAX_TAGS {
         if next == UDP {
             envelope.port_of(packet.get(at..).unwrap_or(&[]));
+            if is_mapped {
+                return Err(Refusal::BadIpHeader);
+            }
             let left = total.checked_sub(at).ok_or(Refusal::BadIpHeader)?;
             return udp(packet.get(at..).ok_or(Refusal::Truncated)?, left, addresses);
         }

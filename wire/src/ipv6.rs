@@ -210,6 +210,11 @@ impl<'a> Extensions<'a> {
         rest.get(..header.len).unwrap_or(rest)
     }
 
+    /// Returns whether an extension header comes next: the packet ends in it, or it is one too many to be read.
+    pub(crate) fn is_at_extension(&self) -> bool {
+        unit_of(self.next).is_some()
+    }
+
     /// Returns whether a transport header comes next.
     pub(crate) fn is_at_transport(&self) -> bool {
         self.remaining > 0 && unit_of(self.next).is_none()

@@ -50,6 +50,7 @@ pub mod profile;
 pub mod refusal;
 pub mod report;
 pub mod roce;
+mod siphash;
 pub mod tcp;
 pub mod udp;
 pub mod vxlan;

@@ -51,7 +51,7 @@ crate::named! {
         BadHopMl => "bad_hop_ml",
         /// INT 0.5: the instruction count contradicts the instruction bitmap.
         BadInstructionCount => "bad_instruction_count",
-        /// INT 0.5: there are more hops than the header's maximum.
+        /// There are more hops than the header's maximum (INT 0.5), or than a remaining hop count can have (SF-INT).
         TooManyHops => "too_many_hops",
         /// The stack is not a whole number of hops.
         PartialHop => "partial_hop",

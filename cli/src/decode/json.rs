@@ -78,7 +78,7 @@ pub(super) fn packet(
         let packet_hops = super::hops(contents);
         hops(
             o,
-            contents.ioam.filter(|_| contents.int.is_none()),
+            contents.ioam.filter(|_| contents.is_traced()),
             || packet_hops.iter().copied(),
             plausibility,
         );

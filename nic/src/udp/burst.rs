@@ -41,6 +41,8 @@ pub struct Burst {
     filled: usize,
     /// The datagrams in the filled slots.
     located: Vec<Located>,
+    /// Number of datagrams in the filled slots that are left out.
+    forged: u64,
     /// Maximum number of bytes of a datagram that are returned.
     longest: usize,
     /// Port of the socket that fills the burst.
@@ -107,6 +109,7 @@ impl Burst {
             headers,
             filled: slots,
             located: Vec::with_capacity(slots),
+            forged: 0,
             longest: slot_size,
             port: 0,
         };
@@ -154,6 +157,7 @@ impl Burst {
             header.msg_hdr.msg_flags = 0;
         }
         self.filled = 0;
+        self.forged = 0;
         self.located.clear();
     }
 
@@ -201,6 +205,12 @@ impl Burst {
         })
     }
 
+    /// Returns the number of datagrams that were left out, because their sender has an IPv4-mapped address in an IPv6 packet. A
+    /// socket for both families names the sender of an IPv4 packet in the same way, and it would pass for that one.
+    pub(super) fn forged(&self) -> u64 {
+        self.forged
+    }
+
     /// Returns the headers into which `recvmmsg` writes, and their number. The caller has emptied the burst.
     pub(crate) fn room(&mut self) -> (*mut libc::mmsghdr, usize) {
         (self.headers.at(0), self.headers.len)
@@ -214,10 +224,16 @@ impl Burst {
     /// Locates the datagrams in the filled slots. `fetched` is their receive time if they have no timestamp from the kernel.
     pub(super) fn locate(&mut self, fetched: u64) {
         self.located.clear();
+        self.forged = 0;
         for slot in 0..self.filled {
             let header = &self.headers.as_slice()[slot];
             let control_data = self.control_data(slot);
             let len = (header.msg_len as usize).min(self.slot_size);
+            if control_data.is_ipv6 && self.names.as_slice()[slot].is_ipv4_mapped() {
+                let segment = control_data.segment.map_or(len, |segment| segment as usize);
+                self.forged += len.div_ceil(segment.max(1)).max(1) as u64;
+                continue;
+            }
             let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             let received = control_data.received.unwrap_or(fetched);
             let segment = control_data
@@ -287,6 +303,8 @@ struct ControlData {
     drops: Option<u32>,
     /// Bytes of each merged datagram in the slot, except the last.
     segment: Option<u32>,
+    /// The datagrams came in IPv6 packets: they have a hop limit.
+    is_ipv6: bool,
 }
 
 impl ControlData {
@@ -312,6 +330,7 @@ impl ControlData {
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if data.len() >= 4 => {
                     control_data.drops = Some(u32::from_ne_bytes(array(data)));
                 }
+                (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => control_data.is_ipv6 = true,
                 (libc::SOL_UDP, libc::UDP_GRO) if data.len() >= 4 => {
                     control_data.segment = Some(u32::from_ne_bytes(array(data)));
                 }
@@ -402,6 +421,7 @@ mod tests {
             received: Some(7_000_000_005),
             drops: Some(9),
             segment: None,
+            is_ipv6: false,
         };
         assert_eq!(ControlData::parse(&[&stamp[..], &drops, &other].concat()), full);
         assert_eq!(ControlData::parse(&[&other[..], &drops, &stamp].concat()), full);

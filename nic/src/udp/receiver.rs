@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::pace::Pace;
 use crate::source::Stats;
 use crate::{sys, time};
+use wire::Refusal;
 
 /// A bound UDP socket for receiving.
 #[derive(Debug)]
@@ -66,6 +67,9 @@ impl Receiver {
             // 6936).
             sys::set(&socket, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_RX, &1)
                 .map_err(Error::failed("setsockopt UDP_NO_CHECK6_RX", address))?;
+            // Only a datagram in an IPv6 packet has a hop limit: see `Burst::forged`.
+            sys::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, &1)
+                .map_err(Error::failed("setsockopt IPV6_RECVHOPLIMIT", address))?;
         }
         let arrivals = options.merge.then(|| merge(&socket)).flatten();
         let buffer = set_buffer(&socket, options.recv_buffer)
@@ -189,7 +193,7 @@ impl Receiver {
         if let Ok(arrived) = arrivals.read() {
             let empty = !self.wait(0).unwrap_or(true) && self.dropped_buffers() == Some(self.drops.reading());
             let received = Arrived {
-                datagrams: self.stats.datagrams,
+                datagrams: self.stats.datagrams + self.stats.refused.iter().sum::<u64>(),
                 buffers: self.buffers,
             };
             self.drops.compare(arrived, received, empty);
@@ -254,6 +258,7 @@ impl Receiver {
     }
 
     fn account(&mut self, burst: &Burst) {
+        self.stats.refused[Refusal::BadIpHeader.index()] += burst.forged();
         if burst.is_empty() {
             return;
         }

@@ -137,6 +137,13 @@ impl Name {
         }
     }
 
+    /// Returns whether this is an IPv6 address that stands for an IPv4 address.
+    #[inline]
+    pub(super) fn is_ipv4_mapped(&self) -> bool {
+        i32::from(u16::from_ne_bytes(self.get(0))) == libc::AF_INET6
+            && self.get::<12>(Self::ADDRESS_V6) == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]
+    }
+
     fn put(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }

@@ -470,6 +470,76 @@ fn wrong_checksums_are_told_from_a_full_buffer() {
     );
 }
 
+/// A frame from the near end of a [`Pair`] to its far end: UDP without a checksum, in an IPv6 packet from `src`.
+fn frame_over_ipv6(src: Ipv6Addr, port: u16) -> Vec<u8> {
+    let IpAddr::V6(dst) = Pair::FAR[1] else {
+        unreachable!("the second address of an end is IPv6");
+    };
+    [
+        &[0xff; 6][..],
+        &[2, 0, 0, 0, 0, 1, 0x86, 0xdd],
+        &[0x60, 0, 0, 0, 0, 12, 17, 64],
+        &src.octets(),
+        &dst.octets(),
+        &[4000, port, 12, 0].map(u16::to_be_bytes).concat(),
+        &[7; 4],
+    ]
+    .concat()
+}
+
+/// The kernel gives the sender of an IPv4 packet to a socket for both families as an IPv4-mapped address, and passes on an IPv6
+/// packet with such a source.
+#[test]
+fn an_ipv6_packet_does_not_pass_for_one_of_an_ipv4_sender() {
+    let pair = match Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => return skipped(&error),
+    };
+    let (IpAddr::V4(v4), IpAddr::V6(v6)) = (Pair::NEAR[0], Pair::NEAR[1]) else {
+        unreachable!("an end has an IPv4 and an IPv6 address");
+    };
+    let merging = Options {
+        merge: true,
+        ..Options::default()
+    };
+    for options in [Options::default(), merging] {
+        let receivers = pair
+            .far
+            .run(|| {
+                let any_v6 = Receiver::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), &options);
+                [Receiver::bind_any(0, None, &options), any_v6].map(Result::unwrap)
+            })
+            .unwrap();
+        for (mut receiver, wanted) in receivers
+            .into_iter()
+            .zip([vec![v6.into(), v4.into()], vec![IpAddr::from(v6)]])
+        {
+            let port = receiver.local_addr().port();
+            let frames = [
+                frame_over_ipv6(v6, port),
+                frame_over_ipv6(v4.to_ipv6_mapped(), port),
+                frame_with_checksum(port, 0),
+            ];
+            pair.near
+                .run(|| send_frames(Pair::DEVICE, &frames))
+                .unwrap()
+                .unwrap();
+            let (mut burst, mut senders) = (receiver.burst(64, 2048), Vec::new());
+            for _ in 0..50 {
+                receiver.recv(&mut burst, 10).unwrap();
+                senders.extend(burst.iter().map(|packet| packet.source.ip()));
+            }
+            assert_eq!(senders, wanted);
+            let stats = receiver.stats();
+            let refused = stats.refused[Refusal::BadIpHeader.index()];
+            assert_eq!(
+                (stats.datagrams, refused, stats.lost()),
+                (wanted.len() as u64, 1, 1)
+            );
+        }
+    }
+}
+
 #[test]
 fn merged_datagrams_lost_to_a_full_buffer_are_counted_one_by_one() {
     let Some((mut sender, mut receiver)) = merging("127.0.0.1", 1 << 16) else {

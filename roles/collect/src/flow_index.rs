@@ -12,11 +12,6 @@ use std::{
 use collector::{FlowSummary, event::Nanos};
 use wire::FlowKey;
 
-/// Maximum age of a copy, per flow of the worker with the most flows. Copying a flow takes 1 to 5 % of this.
-const AGE_PER_FLOW: Duration = Duration::from_micros(1);
-/// Age at which a copy is freed.
-const UNUSED: Duration = Duration::from_secs(60);
-
 /// A snapshot of the flows of all workers.
 #[derive(Debug)]
 pub struct FlowIndex {
@@ -42,11 +37,15 @@ impl FlowIndex {
         self.workers.iter().flatten()
     }
 
-    /// Returns the flow with this ID.
-    pub fn find(&self, id: u64) -> Option<FlowKey> {
-        self.flows()
+    /// The flow with this id, and whether another flow has it too.
+    pub fn find(&self, id: u64) -> Option<(FlowKey, bool)> {
+        let mut found = self
+            .flows()
             .map(|summary| summary.flow)
-            .find(|flow| flow.id() == id)
+            .filter(|flow| flow.id() == id);
+        let first = found.next()?;
+        // A flow that moved while it was copied is in the copy twice.
+        Some((first, found.any(|flow| flow != first)))
     }
 
     /// Returns the time at which the copying began, ns since the epoch.
@@ -113,6 +112,11 @@ pub fn touched(mut memory: Vec<FlowSummary>, flows: usize) -> Vec<FlowSummary> {
     memory
 }
 
+/// Maximum age of a copy, per flow of the worker with the most flows. Copying a flow takes 1 to 5 % of this.
+const AGE_PER_FLOW: Duration = Duration::from_micros(1);
+/// Age at which a copy is freed.
+const UNUSED: Duration = Duration::from_secs(60);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,8 +141,27 @@ mod tests {
         assert!(!serves(MS, true) && latest.get(begun, true).is_some());
         let index = latest.get(begun, true).unwrap();
         assert_eq!((index.as_of(), index.flows().count()), (7, 7_000));
-        assert_eq!(index.find(flow(2).flow.id()), Some(flow(2).flow));
+        assert_eq!(index.find(flow(2).flow.id()), Some((flow(2).flow, false)));
         assert_eq!(index.find(flow(3).flow.id()), None);
+    }
+
+    #[test]
+    fn an_id_that_two_flows_share_names_neither() {
+        // Found by search: both have the id 1876573bf03ba46f.
+        let twins = [
+            "10.34.39.143:57873>10.97.196.140:80/17",
+            "10.174.201.81:4693>10.241.114.202:80/17",
+        ]
+        .map(|text| FlowSummary::new(text.parse().unwrap(), None, 1, 1));
+        let id = twins[0].flow.id();
+        assert_eq!(twins[1].flow.id(), id);
+        let find = |workers| FlowIndex::new(workers, Instant::now(), 1).find(id);
+        let first = twins[0].flow;
+        assert_eq!(find(vec![vec![twins[0]], vec![twins[0]]]), Some((first, false)));
+        assert_eq!(
+            find(vec![vec![twins[0], twins[0]], vec![twins[1]]]),
+            Some((first, true))
+        );
     }
 
     #[test]

@@ -261,6 +261,39 @@ fn one_flow_says_the_same_as_among_all() {
     same(&Reader::open(dir.path()).unwrap());
 }
 
+#[test]
+fn flows_that_share_an_id_are_all_found_by_it() {
+    // Found by search: both have the id 1876573bf03ba46f.
+    let twins = [
+        "10.34.39.143:57873>10.97.196.140:80/17",
+        "10.174.201.81:4693>10.241.114.202:80/17",
+    ]
+    .map(|text| text.parse::<wire::FlowKey>().unwrap());
+    let mut batch = Batch::with_capacity(1 << 16);
+    for (at_minute, flow) in [(5, twins[0]), (2 * 24 * 60, twins[1])] {
+        batch.rollup(&Rollup {
+            flow: Some(flow),
+            ..minute(1, at(at_minute), 10, 70)
+        });
+    }
+    let (_dir, reader) = stored(batch);
+    for (to, wanted) in [(10, &twins[..1]), (3 * 24 * 60, &twins[..])] {
+        let by_id = FlowFilter {
+            id: Some(twins[0].id()),
+            ..filter(0, to)
+        };
+        let mut found: Vec<_> = flows(&reader, &by_id).iter().map(|found| found.flow).collect();
+        found.sort_by_key(|flow| *flow != twins[0]);
+        assert_eq!(found, wanted);
+        let by_text = FlowFilter {
+            text: Some(twins[0].to_string()),
+            ..by_id
+        };
+        let found: Vec<_> = flows(&reader, &by_text).iter().map(|found| found.flow).collect();
+        assert_eq!(found, twins[..1]);
+    }
+}
+
 fn expected_paths(from: u64, to: u64, node: u32) -> (Span, (Vec<PathSpan>, bool)) {
     let path = PathSpan {
         path: vec![1, node],

@@ -500,6 +500,7 @@ fn read_sf<'a>(
     };
     sf::check(bitmap, ds_instruction, ds_flags)?;
     let layout = layouts.int_2(bitmap, hop_ml, false)?;
+    // Without a shim, as in a compact report, no length byte limits the words; `records` is exact for whole records only.
     let count = layout.records(data.len() / 4);
     if count * layout.len() != data.len() {
         return Err(if urgent {
@@ -507,6 +508,10 @@ fn read_sf<'a>(
         } else {
             Refusal::BadSfStack
         });
+    }
+    // The remaining hop count has 8 bits: no path has more hops.
+    if urgent && count > usize::from(u8::MAX) {
+        return Err(Refusal::TooManyHops);
     }
     if !urgent && !(1..=usize::from(carrier.sf_records)).contains(&count) {
         return Err(Refusal::BadSfStack);

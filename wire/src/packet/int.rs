@@ -119,6 +119,15 @@ impl Contents<'_> {
         matches!(self.ioam, Some(Ioam::Trace(trace)) if trace.is_incomplete())
     }
 
+    /// Returns whether the IOAM trace is the path (ruling g): there is no INT, or INT without a record, which names no node.
+    pub fn is_traced(&self) -> bool {
+        match (self.int, self.ioam) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(int), Some(ioam)) => int.sf.is_none() && int.stack.is_empty() && ioam.hop_count() > 0,
+        }
+    }
+
     pub(crate) const EMPTY: Self = Self {
         flow: None,
         tunnel: None,

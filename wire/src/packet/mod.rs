@@ -65,6 +65,10 @@ pub(crate) struct Walk<'a, 'p> {
     /// Cause for which an IPv6 option with INT was left out ([`Purpose::Report`]).
     pub(crate) option_refused: Option<Refusal>,
     pub(crate) tunnels: u8,
+    /// Offset of the outermost IP header.
+    pub(crate) first_ip: Option<usize>,
+    /// Offset of the innermost IP header.
+    pub(crate) last_ip: usize,
     /// Flow of the innermost packet that carries a tunnel. It is the result if no IP packet can be parsed in the tunnel.
     outer: Option<FlowKey>,
     /// Offset of the IPv6 header with the INT option, except in [`Purpose::Frame`].
@@ -98,6 +102,8 @@ impl<'a, 'p> Walk<'a, 'p> {
             int_left_out: false,
             option_refused: None,
             tunnels: 0,
+            first_ip: None,
+            last_ip: 0,
             outer: None,
             int_option_at: None,
             is_shorter: false,
@@ -176,7 +182,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
         let total = usize::from(u16_at(header, 2));
         let bytes = self.trim(bytes, at, header_len, total)?;
-        self.out.hop_limit = self.out.hop_limit.or(Some(header[8]));
+        self.at_ip(at, header[8]);
         let proto = header[9];
         let ip = Ip {
             at,
@@ -190,6 +196,16 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.transport(bytes, at + header_len, ip, proto)
     }
 
+    /// Records the IP header at `at`, which has this hop limit.
+    #[inline]
+    fn at_ip(&mut self, at: usize, hop_limit: u8) {
+        self.last_ip = at;
+        if self.first_ip.is_none() {
+            self.first_ip = Some(at);
+            self.out.hop_limit = Some(hop_limit);
+        }
+    }
+
     pub(crate) fn ipv6(&mut self, bytes: &'a [u8], at: usize) -> Result<(), Refusal> {
         let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<40>()) else {
             return Ok(());
@@ -198,7 +214,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             return self.bad_ip();
         }
         let payload = usize::from(u16_at(header, 4));
-        self.out.hop_limit = self.out.hop_limit.or(Some(header[7]));
+        self.at_ip(at, header[7]);
         let bytes = match payload {
             0 => bytes,
             _ => self.trim(bytes, at, 40, 40 + payload)?,
@@ -220,7 +236,10 @@ impl<'a, 'p> Walk<'a, 'p> {
             if !matches!(header.kind, HOP_BY_HOP | DESTINATION_OPTIONS) || !finds {
                 continue;
             }
-            if header.kind == HOP_BY_HOP && self.find_int && self.option_refused.is_none() {
+            // Nodes on the path process this header only directly behind the IPv6 header (RFC 8200, 4.1). Elsewhere, a host
+            // wrote what is in it, as in destination options.
+            let is_by_hop = header.kind == HOP_BY_HOP && header.at == all.at;
+            if is_by_hop && self.find_int && self.option_refused.is_none() {
                 match self.int_options(bytes, ip, header.at, header.len) {
                     Err(refusal) if self.purpose == Purpose::Frame => return Err(refusal),
                     // Marked INT may still follow after UDP or TCP.
@@ -234,12 +253,15 @@ impl<'a, 'p> Walk<'a, 'p> {
                     Ok(()) => {}
                 }
             }
-            self.options(bytes, ip, header, all)?;
+            self.options(bytes, ip, header, is_by_hop, all)?;
         }
         if headers.is_at_transport() {
             return self.transport(bytes, headers.at, ip, headers.next);
         }
-        self.out.flow = Some(flow(bytes, ip, None, headers.next));
+        // Cut inside an extension header, the packet does not tell its protocol, without which there is no flow.
+        if !headers.is_at_extension() {
+            self.out.flow = Some(flow(bytes, ip, None, headers.next));
+        }
         Ok(())
     }
 
@@ -285,6 +307,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         bytes: &'a [u8],
         ip: Ip,
         header: Extension,
+        is_by_hop: bool,
         all: Extensions<'a>,
     ) -> Result<(), Refusal> {
         let end = header.at + header.len;
@@ -311,9 +334,9 @@ impl<'a, 'p> Walk<'a, 'p> {
                 match Ioam::parse(data) {
                     Ok(Some(found)) => {
                         self.ioam_at = Some(ip.at);
-                        self.out.is_traced_by_hop |= header.kind == HOP_BY_HOP && found.rank().0;
+                        self.out.is_traced_by_hop |= is_by_hop && found.rank().0;
                         let headers = Extensions::new(&bytes[all.at..], 0, all.next);
-                        self.add_ioam(found, header.kind == HOP_BY_HOP, OptionList::new(headers));
+                        self.add_ioam(found, is_by_hop, OptionList::new(headers));
                     }
                     Ok(None) => {}
                     // A host may have written it, so it must not hide INT or another option.

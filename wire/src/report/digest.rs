@@ -4,21 +4,66 @@
 use super::Report;
 use crate::bytes::{try_u16, try_u32, u16_at};
 use crate::crc::{crc_32c, crc_32c_update};
-use crate::ethernet::ethertype::is_tag;
 use crate::flow::FlowKey;
 use crate::ipv6::Extensions;
-use crate::packet::{
-    ETHERNET, GENEVE_PORT, GPE_PORT, GRE, IP_IN_IP, IPV4, IPV6, IPV6_IN_IP, LINUX_PORT, TCP, UDP, VXLAN_PORT,
-};
+use crate::packet::{Encapsulation, Location, TCP, UDP, Walk};
 
-/// Possible offsets of the IP header: at the start, or after Ethernet with up to two tags.
-const PLACES: [usize; 4] = [0, 14, 18, 22];
-/// Maximum nesting of tunnels, as in [`crate::packet`].
-const MAX_TUNNELS: usize = 4;
 /// Bytes of payload that are part of a digest.
 const SNAP: usize = 8;
 /// Lowest bit of a digest: IPv4 identification, a checksum or TCP numbers are part of it.
 const IDENTIFIED: u32 = 1;
+
+/// The reported packet, with the places of its IP headers and of INT, as its parser found them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Places<'a> {
+    bytes: &'a [u8],
+    /// Offset of the outermost IP header.
+    outer: u16,
+    /// Offset of the innermost IP header.
+    inner: u16,
+    /// End of INT behind the L4 header of the innermost packet. INT in an IPv6 option, or in the header of a tunnel around that
+    /// packet, changes neither its checksum nor the place of its payload.
+    int_end: Option<u16>,
+}
+
+impl<'a> Places<'a> {
+    /// No packet.
+    pub(crate) const NONE: Self = Self {
+        bytes: &[],
+        outer: 0,
+        inner: 0,
+        int_end: None,
+    };
+
+    /// A packet without a tunnel, whose IP header is at `ip`, and whose INT, behind its L4 header, ends at `int_end`.
+    #[inline(always)]
+    pub(crate) fn plain(bytes: &'a [u8], ip: usize, int_end: usize) -> Self {
+        Self {
+            bytes,
+            outer: ip as u16,
+            inner: ip as u16,
+            int_end: Some(int_end as u16),
+        }
+    }
+
+    /// The places in the packet that `walk` has parsed. No packet in a datagram has 2^16 bytes.
+    #[inline]
+    pub(crate) fn of(walk: &Walk<'_, '_>, packet: &'a [u8]) -> Self {
+        let Some(outer) = walk.first_ip else {
+            return Self::NONE;
+        };
+        let is_behind_l4 = |location: &Location| {
+            location.ip == walk.last_ip && location.encapsulation != Encapsulation::HopByHop
+        };
+        let int = walk.out.location.filter(is_behind_l4);
+        Self {
+            bytes: packet,
+            outer: outer as u16,
+            inner: walk.last_ip as u16,
+            int_end: int.map(|location| location.end as u16),
+        }
+    }
+}
 
 /// Identity of the packet in a report.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -33,26 +78,21 @@ pub struct PacketDigest {
 impl PacketDigest {
     /// Computes the digest of a report's packet: the CRC-32C of fields that are equal at every node. These are the IPv4
     /// identification, TCP sequence and acknowledgement numbers, the first bytes of the payload (after INT), and the L4
-    /// checksum if the packet has no INT, which would change it. Lengths, DSCP and ports change with INT and are left out.
-    /// For a tunneled packet without INT the inner packet's fields count, because the outer header may be the same for all
-    /// packets.
+    /// checksum unless INT follows the L4 header, which changes it. Lengths, DSCP and ports change with INT and are left out.
+    /// For a tunneled packet the inner packet's fields count, because the outer header may be the same for all packets.
     pub fn of(report: &Report<'_>) -> Self {
-        let Some(key) = report.tunnel.or(report.flow) else {
+        let places = &report.places;
+        let packet_at = |at: u16| places.bytes.get(usize::from(at)..).and_then(Packet::read);
+        let Some(outer) = packet_at(places.outer) else {
             return Self::default();
         };
-        let packet = PLACES
-            .iter()
-            .find_map(|&at| report.inner.get(at..).filter(|bytes| is_it(bytes, &key)));
-        let Some(outer) = packet.and_then(Packet::read) else {
-            return Self::default();
-        };
-        let inner = match (report.tunnel, report.flow) {
-            (Some(_), Some(flow)) if report.int.is_none() => outer.find(&flow).unwrap_or(outer),
-            _ => outer,
-        };
+        let is_flow = |packet: &Packet<'_>| report.flow.is_some_and(|flow| is_it(packet.bytes, &flow));
+        let inner = packet_at(places.inner).filter(is_flow);
+        let is_inside = report.int.is_some() && inner.is_some();
+        let int_end = places.int_end.filter(|_| is_inside);
         Self {
             hop_limit: Some(outer.hop_limit),
-            digest: digest(&inner, report.int.is_some()),
+            digest: digest(&inner.unwrap_or(outer), int_end, places.bytes),
         }
     }
 
@@ -98,69 +138,6 @@ impl<'a> Packet<'a> {
             body: bytes.get(usize::from(header[0] & 0x0f) * 4..).unwrap_or_default(),
         })
     }
-
-    /// Finds the packet with the addresses of `flow` in nested tunnels.
-    fn find(self, flow: &FlowKey) -> Option<Self> {
-        let mut packet = self;
-        for _ in 0..=MAX_TUNNELS {
-            packet = packet.inside()?;
-            if is_it(packet.bytes, flow) {
-                return Some(packet);
-            }
-        }
-        None
-    }
-
-    /// Returns the packet in the tunnel that this one carries.
-    fn inside(&self) -> Option<Self> {
-        let body = self.body;
-        match self.proto {
-            IP_IN_IP | IPV6_IN_IP => Self::read(body),
-            GRE => {
-                let head = body.first_chunk::<4>()?;
-                let fields = (head[0] & 0xb0).count_ones() as usize * 4;
-                Self::behind(u16_at(head, 2), body.get(4 + fields..)?)
-            }
-            UDP => {
-                let tunnel = body.get(8..)?;
-                let head = tunnel.first_chunk::<8>()?;
-                match u16_at(body, 2) {
-                    VXLAN_PORT | LINUX_PORT => Self::behind(ETHERNET, &tunnel[8..]),
-                    // Without the P bit, this is plain VXLAN.
-                    GPE_PORT if head[0] & 0x04 == 0 => Self::behind(ETHERNET, &tunnel[8..]),
-                    GPE_PORT => match head[3] {
-                        1 => Self::behind(IPV4, &tunnel[8..]),
-                        2 => Self::behind(IPV6, &tunnel[8..]),
-                        3 => Self::behind(ETHERNET, &tunnel[8..]),
-                        _ => None,
-                    },
-                    GENEVE_PORT => {
-                        let options = usize::from(head[0] & 0x3f) * 4;
-                        Self::behind(u16_at(head, 2), tunnel.get(8 + options..)?)
-                    }
-                    _ => None,
-                }
-            }
-            _ => None,
-        }
-    }
-
-    /// Returns the packet after an EtherType: IP, or the IP packet of a frame with up to two tags.
-    fn behind(ethertype: u16, bytes: &'a [u8]) -> Option<Self> {
-        match ethertype {
-            IPV4 | IPV6 => Self::read(bytes),
-            ETHERNET => {
-                let mut at = 12;
-                while at < 20 && is_tag(try_u16(bytes, at)?) {
-                    at += 4;
-                }
-                matches!(try_u16(bytes, at)?, IPV4 | IPV6)
-                    .then(|| bytes.get(at + 2..).and_then(Self::read))
-                    .flatten()
-            }
-            _ => None,
-        }
-    }
 }
 
 /// Returns whether `bytes` start with an IP header with the addresses of `key`.
@@ -176,7 +153,8 @@ fn is_it(bytes: &[u8], key: &FlowKey) -> bool {
         && bytes.get(dst) == key.dst_octets().get(skip..)
 }
 
-fn digest(packet: &Packet<'_>, with_int: bool) -> u32 {
+/// Computes the digest of `packet`, which is in `bytes`. `int_end` is the end of INT behind its L4 header.
+fn digest(packet: &Packet<'_>, int_end: Option<u16>, bytes: &[u8]) -> u32 {
     let body = packet.body;
     let (numbers, checksum, header) = match packet.proto {
         TCP => (
@@ -188,14 +166,14 @@ fn digest(packet: &Packet<'_>, with_int: bool) -> u32 {
         // ICMP and others: the bytes after their first word.
         _ => ([0; 2], None, 4),
     };
-    let checksum = checksum.unwrap_or(0);
-    let checksum = if with_int { 0 } else { checksum };
-    // The shim's length is in words, without the shim.
-    let skip = match body.get(header + 1) {
-        Some(words) if with_int => 4 + usize::from(*words) * 4,
-        _ => 0,
+    let checksum = checksum.filter(|_| int_end.is_none()).unwrap_or(0);
+    let payload = match int_end {
+        None => body.get(header..),
+        Some(end) => bytes.get(usize::from(end)..),
     };
-    let snap = body.get(header + skip..header + skip + SNAP).unwrap_or_default();
+    let snap = payload
+        .and_then(|payload| payload.get(..SNAP))
+        .unwrap_or_default();
     let is_identified = packet.ident != 0 || checksum != 0 || numbers != [0; 2];
     if !is_identified && snap.iter().all(|byte| *byte == 0) {
         return 0;
@@ -220,9 +198,26 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
+    use crate::int::layout::Layouts;
+    use crate::profile::Profile;
+    use crate::report::{FirstHeader, InnerPacket, inside};
+    use crate::vxlan::{GPE_PORT, LINUX_PORT, PORT as VXLAN_PORT};
+    use crate::{geneve::PORT as GENEVE_PORT, packet::GRE, packet::IP_IN_IP};
+
+    fn read(first: FirstHeader, packet: &[u8], profile: &Profile) -> PacketDigest {
+        let mut report = Report::EMPTY;
+        let packet = InnerPacket {
+            first,
+            packet,
+            find_int: true,
+        };
+        inside(&mut report, packet, profile, &mut Layouts::new()).unwrap();
+        PacketDigest::of(&report)
+    }
+
     fn udp(ident: u16, ttl: u8, tos: u8, checksum: u16, behind: &[u8]) -> Vec<u8> {
         let mut bytes = vec![
-            0x45, tos, 0, 60, 0, 0, 0x40, 0, ttl, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+            0x45, tos, 0, 0, 0, 0, 0x40, 0, ttl, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
         ];
         bytes[4..6].copy_from_slice(&ident.to_be_bytes());
         bytes.extend([0x13, 0x88, 0, 80, 0, 40]);
@@ -232,18 +227,13 @@ mod tests {
     }
 
     fn of(inner: &[u8]) -> PacketDigest {
-        let key = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5000, 80)), UDP);
-        PacketDigest::of(&Report {
-            flow: Some(key),
-            inner,
-            ..Report::EMPTY
-        })
+        read(FirstHeader::Ipv4, inner, &Profile::default())
     }
 
     #[test]
     fn one_packet_has_one_digest_wherever_it_is_seen() {
         let first = of(&udp(7, 64, 0, 0xabcd, &[1; 8]));
-        let later = of(&udp(7, 61, 0x5c, 0xabcd, &[1; 12]));
+        let later = of(&udp(7, 61, 0x28, 0xabcd, &[1; 12]));
         assert_eq!((first.hop_limit, later.hop_limit), (Some(64), Some(61)));
         assert!(first.digest != 0 && first.digest == later.digest);
         for other in [
@@ -256,12 +246,29 @@ mod tests {
     }
 
     #[test]
-    fn ethernet_and_tags_are_stepped_over() {
+    fn ethernet_tags_and_labels_are_stepped_over() {
         let packet = udp(7, 64, 0, 0xabcd, &[1; 8]);
-        for tags in [14, 18, 22] {
-            let mut frame = vec![0x45; tags];
-            frame.extend(&packet);
-            assert_eq!(of(&frame), of(&packet), "{tags}");
+        let tag = [0x81, 0, 0, 5];
+        let links: [&[&[u8]]; 6] = [
+            &[&[8, 0]],
+            &[&tag, &[8, 0]],
+            &[&[0x88, 0xa8, 0, 5], &tag, &[8, 0]],
+            &[&tag, &tag, &tag, &[8, 0]],
+            &[&[0x88, 0x47], &[0, 0, 0x10, 64], &[0, 0, 0x21, 64]],
+            &[
+                &[0x88, 0x47],
+                &[0, 0, 0x10, 64],
+                &[0, 0, 0x10, 64],
+                &[0, 0, 0x31, 64],
+            ],
+        ];
+        for link in links {
+            let frame = [&[2; 12][..], &link.concat(), &packet].concat();
+            assert_eq!(
+                read(FirstHeader::Ethernet, &frame, &Profile::default()),
+                of(&packet),
+                "{link:x?}"
+            );
         }
     }
 
@@ -281,13 +288,6 @@ mod tests {
         for cut in 20..whole.len() {
             assert_eq!(of(&whole[..cut]).hop_limit, Some(64), "{cut}");
         }
-        let elsewhere = FlowKey::v4([10, 0, 0, 9], [10, 0, 0, 2], None, UDP);
-        let report = Report {
-            flow: Some(elsewhere),
-            inner: &whole,
-            ..Report::EMPTY
-        };
-        assert_eq!(PacketDigest::of(&report), PacketDigest::default());
     }
 
     fn v6(extensions: &[u8], next: u8, checksum: u16) -> Vec<u8> {
@@ -303,15 +303,7 @@ mod tests {
 
     #[test]
     fn extension_headers_are_stepped_over() {
-        let key = FlowKey::v6([1; 16], [2; 16], Some((5000, 80)), UDP);
-        let digest = |inner: &[u8]| {
-            PacketDigest::of(&Report {
-                flow: Some(key),
-                inner,
-                ..Report::EMPTY
-            })
-            .digest
-        };
+        let digest = |inner: &[u8]| read(FirstHeader::Ipv6, inner, &Profile::default()).digest;
         let options = [60, 0, 1, 4, 0, 0, 0, 0, UDP, 0, 1, 4, 0, 0, 0, 0];
         let plain = digest(&v6(&[], UDP, 0x1234));
         assert_eq!(digest(&v6(&options, 0, 0x1234)), plain);
@@ -322,8 +314,6 @@ mod tests {
 
     #[test]
     fn a_tunnelled_packet_has_the_digest_of_the_inner_one() {
-        let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5000, 80)), UDP);
-        let tunnel = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5000, 4789)), UDP);
         let inner = udp(7, 9, 0, 0xabcd, &[1; 8]);
         let mut frame = vec![2; 12];
         frame.extend([8, 0]);
@@ -354,12 +344,7 @@ mod tests {
             outer(IP_IN_IP, 0, &[], &inner),
         ];
         for packet in packets {
-            let found = PacketDigest::of(&Report {
-                flow: Some(flow),
-                tunnel: Some(tunnel),
-                inner: &packet,
-                ..Report::EMPTY
-            });
+            let found = of(&packet);
             let expected = of(&inner).digest;
             assert_eq!(
                 (found.hop_limit, found.digest),

@@ -3,7 +3,7 @@
 //!
 //! The result equals the walk's, or is `None` for unusual, truncated and malformed packets; a fuzz target compares the two.
 
-use super::{FirstHeader, InnerPacket, Report};
+use super::{FirstHeader, InnerPacket, Places, Report};
 use crate::bytes::{try_u16, u16_at, u32_at};
 use crate::flow::FlowKey;
 use crate::geneve;
@@ -45,11 +45,17 @@ pub(crate) fn inside<'a>(
     let Some(start) = Start::of(inside, profile) else {
         return false;
     };
-    let Some(dst_port) = start.int(&mut report.int, profile, layouts) else {
+    let Some((dst_port, end)) = start.int(&mut report.int, profile, layouts) else {
         return false;
     };
     report.flow = Some(start.flow(dst_port));
     report.hop_limit = Some(start.head[field::TTL]);
+    let ip = if inside.first == FirstHeader::Ethernet {
+        field::IP
+    } else {
+        0
+    };
+    report.places = Places::plain(inside.packet, ip, ip + end);
     true
 }
 
@@ -154,9 +160,14 @@ impl<'a> Start<'a> {
         .map(|dst_port| (header, end, dst_port))
     }
 
-    /// Parses INT into `out`, and returns the packet's original destination port.
+    /// Parses INT into `out`. Returns the packet's original destination port, and the offset behind INT from the IPv4 header.
     #[inline(always)]
-    fn int(&self, out: &mut Option<Int<'a>>, profile: &Profile, layouts: &mut Layouts) -> Option<u16> {
+    fn int(
+        &self,
+        out: &mut Option<Int<'a>>,
+        profile: &Profile,
+        layouts: &mut Layouts,
+    ) -> Option<(u16, usize)> {
         let carrier = header::Carrier {
             profile,
             mode: Mode::Md,
@@ -170,13 +181,13 @@ impl<'a> Start<'a> {
             let bytes = self.bytes.get(self.shim + shim::LEN..end)?;
             return header::read_10(out, bytes, carrier, layouts)
                 .ok()
-                .map(|()| self.dst_port);
+                .map(|()| (self.dst_port, end));
         }
         let (header, end, dst_port) = self.shim_2(profile)?;
         let bytes = self.bytes.get(header..end)?;
         header::read_2(out, bytes, carrier, layouts)
             .ok()
-            .map(|()| dst_port)
+            .map(|()| (dst_port, end))
     }
 }
 

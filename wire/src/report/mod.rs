@@ -17,7 +17,7 @@ pub mod v10;
 pub mod v20;
 
 pub use decoder::{Decoder, PeekedReport, Reports, peek, peek_group, peek_header};
-pub use digest::PacketDigest;
+pub use digest::{PacketDigest, Places};
 
 use crate::flow::FlowKey;
 use crate::hop::{Hop, Items};
@@ -246,6 +246,8 @@ pub struct Report<'a> {
     pub domain_words: &'a [u8],
     /// Inner contents, not decoded.
     pub inner: &'a [u8],
+    /// The reported packet, with the places of its headers.
+    pub places: Places<'a>,
 }
 
 impl<'a> Report<'a> {
@@ -275,6 +277,7 @@ impl<'a> Report<'a> {
         gap: None,
         domain_words: &[],
         inner: &[],
+        places: Places::NONE,
     };
 
     /// Resets to an empty report of `version`, field by field, so that only the tag of an absent value is written.
@@ -304,6 +307,7 @@ impl<'a> Report<'a> {
         self.gap = None;
         self.domain_words = &[];
         self.inner = &[];
+        self.places = Places::NONE;
     }
 
     /// Returns whether the packet of this postcard entered the domain at the reporter, and whether it leaves the domain
@@ -826,6 +830,7 @@ fn walk_packet<'a>(
     report.flow = walk.out.flow;
     report.tunnel = walk.out.tunnel;
     report.hop_limit = walk.out.hop_limit;
+    report.places = Places::of(&walk, inside.packet);
     report.int = walk.out.int;
     report.ioam = walk.out.ioam;
     report.ioam_options = walk.out.ioam_options;

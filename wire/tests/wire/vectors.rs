@@ -3,8 +3,9 @@
 use testkit::rng::Rng;
 use testkit::vectors::{Kind, Vector};
 use testkit::{meaning, rewrite, vectors};
-use wire::report::peek_group;
+use wire::packet::{Encapsulation, contents};
 use wire::report::v20::GROUP_LEN;
+use wire::report::{PacketDigest, peek_group};
 use wire::{Decoder, Dialect, FlowKey, Profile, Refusal, Report};
 
 #[test]
@@ -77,6 +78,59 @@ fn the_reports_of_a_divided_datagram_are_read_as_in_the_whole() {
         compared += 1;
     }
     assert!(compared > 100 && refused > 10, "{compared} {refused}");
+}
+
+/// Whatever carries INT, the payload behind it tells packets apart.
+#[test]
+fn the_payload_of_a_packet_with_int_is_part_of_its_digest() {
+    let mut found = [0; 6];
+    for vector in vectors::all() {
+        let Ok(known) = contents(&vector.bytes, &vector.profile) else {
+            continue;
+        };
+        let (Kind::Packet, None, Some(place), Some(_)) =
+            (vector.kind, known.tunnel, known.location, known.flow)
+        else {
+            continue;
+        };
+        let payload = match place.encapsulation {
+            Encapsulation::Udp | Encapsulation::Tcp => place.end,
+            // UDP follows the hop-by-hop header, and perhaps another one.
+            Encapsulation::HopByHop => {
+                let behind = place.l4 + 8 + usize::from(vector.bytes[place.l4 + 1]) * 8;
+                if vector.bytes[place.l4] != 17 {
+                    continue;
+                }
+                behind + 8
+            }
+            _ => continue,
+        };
+        if vector.bytes.len() < payload + 8 {
+            continue;
+        }
+        let digest = |changed: usize, bits: u8| {
+            let mut packet = vector.bytes.clone();
+            packet[changed] ^= bits;
+            packet.resize(packet.len().next_multiple_of(4), 0);
+            let words = (packet.len() / 4) as u8;
+            let report = [&[0x20, 0x40, 0, 5, 0, 0, 0, 3, 3, words, 0, 0x20], &packet[..]].concat();
+            let mut decoder = Decoder::new(vector.profile);
+            let report = decoder.reports(&report).next().and_then(Result::ok)?;
+            report.int.map(|_| PacketDigest::of(&report).digest)
+        };
+        let Some(whole) = digest(payload, 0) else {
+            continue;
+        };
+        for at in payload..payload + 8 {
+            assert_ne!(digest(at, 0x55), Some(whole), "{} {at}", vector.name);
+        }
+        found[place.encapsulation as usize] += 1;
+    }
+    assert_eq!(
+        found.map(|count| count > 0),
+        [true, true, false, false, false, true],
+        "{found:?}"
+    );
 }
 
 /// The report, as if it were the first of its datagram.
@@ -158,6 +212,8 @@ fn a_truncated_report_is_refused_or_yields_a_subset() {
                             }
                             // A nested report was truncated away; the rest is valid.
                             Err(Refusal::Nested) => {}
+                            // A compact SF-INT report, which has no length byte, has fewer records then.
+                            Err(Refusal::TooManyHops) if vector.name == "sfint_rep_c_many" => {}
                             // The malformed part may be truncated away, and INT with it.
                             Err(_) => assert_eq!(report.int, None, "{} cut at {len}", vector.name),
                         }

@@ -91,7 +91,7 @@ int frame_ipv4(struct scratch *s, u32 at)
 int frame_ipv6(struct scratch *s, u32 at)
 {
     const u8 *ip;
-    u32 total, next, start = at;
+    u32 total, next, start = at, is_mapped;
 
     if (!s)
         return REFUSE(TRUNCATED);
@@ -100,8 +100,12 @@ int frame_ipv6(struct scratch *s, u32 at)
     if (ip[0] >> 4 != 6)
         return REFUSE(BAD_IP_HEADER);
     total = 40 + be16(ip + 4);
-    *(raw64 *)s->source = *(const raw64 *)(ip + 8);
-    *(raw64 *)(s->source + 8) = *(const raw64 *)(ip + 16);
+    /* An IPv4-mapped source is on no wire: its sender would pass for an IPv4 node. */
+    is_mapped = !*(const raw64 *)(ip + 8) && *(const raw32 *)(ip + 16) == from_be32(0xffff);
+    if (!is_mapped) {
+        *(raw64 *)s->source = *(const raw64 *)(ip + 8);
+        *(raw64 *)(s->source + 8) = *(const raw64 *)(ip + 16);
+    }
     next = ip[6];
     at += 40;
     for (int i = 0; i < MAX_TAGS; i++) {
@@ -111,7 +115,7 @@ int frame_ipv6(struct scratch *s, u32 at)
         if (next == IPPROTO_UDP) {
             if (note_port(s, at))
                 return MORE;
-            if (at - start > total)
+            if (is_mapped || at - start > total)
                 return REFUSE(BAD_IP_HEADER);
             return frame_udp(s, at, total - (at - start));
         }

@@ -104,6 +104,9 @@ static inline_always int read_sf(struct scratch *s, u32 at, u32 end, u32 type)
     count = record ? data / record : 0;
     if (count * record != data)
         return urgent ? REFUSE(PARTIAL_HOP) : REFUSE(BAD_SF_STACK);
+    /* The remaining hop count has 8 bits. */
+    if (urgent && count > 255)
+        return REFUSE(TOO_MANY_HOPS);
     if (!urgent && (count < 1 || count > (type == TYPE_SF_COMPACT ? 1 : 2)))
         return REFUSE(BAD_SF_STACK);
     flags = (header[0] & 4 ? REPORT_HOP_LIMIT : 0) | (header[0] & 2 ? REPORT_MTU : 0);

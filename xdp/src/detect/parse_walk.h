@@ -359,7 +359,9 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
             break;
         }
         if ((next == 0 || next == 60) && (w->seek || w->left_out)) {
-            int result = next || !w->seek || w->option_refused ? 0 : int_options(s, p, w->at + 2, w->at + len);
+            /* Anywhere but directly behind the IPv6 header, a host wrote it: as in destination options. */
+            u32 by_hop = !next && !i;
+            int result = !by_hop || !w->seek || w->option_refused ? 0 : int_options(s, p, w->at + 2, w->at + len);
 
             if (result < 0) {
                 /* INT may also be behind UDP or TCP. */
@@ -367,16 +369,18 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
                 w->seek = 1;
                 s->found.int_version = 0;
                 s->found.sf = SF_NONE;
-            } else if (!next && !w->seek && !w->left_out && s->found.int_version) {
+            } else if (by_hop && !w->seek && !w->left_out && s->found.int_version) {
                 w->int_option = w->ip;
             }
-            s->by_hop = !next;
+            s->by_hop = by_hop;
             options(s, w->at + 2, w->at + len);
         }
         w->at += len;
         next = head[0];
     }
-    set_flow(w, 0, 0, 0, next);
+    /* Truncated in an extension header, the packet has no flow: its protocol is unknown. */
+    if (extension_units(next) == 0xff)
+        set_flow(w, 0, 0, 0, next);
     return STEP_DONE;
 }
 

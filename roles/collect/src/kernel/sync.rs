@@ -15,7 +15,7 @@ use wire::RefusalCounts;
 
 use super::{CollectorHost, Counters, FlowCopy, Kernel, KernelRecord, KernelRxSource, ROUND};
 use crate::{datagram::octets, worker::Worker};
-use runtime::lock::lock;
+use runtime::{host::seed, lock::lock};
 
 /// Maximum number of records drained from the ring per call.
 const BURST: usize = 1024;
@@ -35,10 +35,6 @@ const KEYED: [Metric; 3] = [
     Metric::QueueCongestion,
     Metric::LinkUtilization,
 ];
-/// Largest difference between the clocks that does not count as a step, ns.
-const STEP: Nanos = 1_000_000;
-/// Mask of stream counts, which have 31 bits.
-const COUNTS: u32 = u32::MAX >> 1;
 
 /// An input that keeps a kernel program and a collector in step, run by one thread.
 pub struct KernelSync<K> {
@@ -48,6 +44,8 @@ pub struct KernelSync<K> {
     /// The progress of each stream's slot that the collector has seen.
     streams: Vec<Applied>,
     flows: Vec<Seen>,
+    /// Secret, so that no sender makes a flow that passes for the one before it in its slot.
+    seed: u64,
     keys: [Vec<u32>; KEYED.len()],
     /// Start of the current round, and the next flow and keys to visit in it.
     began: Nanos,
@@ -108,7 +106,7 @@ struct Applied {
 /// The collector's state of a flow's slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Hash of the flow's key; a different flow in the slot starts from zero.
+    /// Hash of the flow's key under [`KernelSync::seed`]; another flow in the slot starts from zero.
     hash: u32,
     reports: u32,
 }
@@ -120,6 +118,7 @@ impl<K: Kernel> KernelSync<K> {
             round: ROUND.min(timeout / 4).max(COUNTING),
             streams: vec![Applied::default(); kernel.streams() as usize],
             flows: vec![Seen::default(); kernel.flows() as usize],
+            seed: seed(),
             keys: KEYED.map(|metric| vec![0; kernel.keys(metric) as usize]),
             kernel,
             began: 0,
@@ -359,6 +358,7 @@ impl<K: Kernel> KernelSync<K> {
             flows,
             copy,
             compare,
+            seed,
             ..
         } = self;
         let (Some(seen), Some(reports)) = (flows.get_mut(slot as usize), kernel.flow_reports(slot)) else {
@@ -367,7 +367,7 @@ impl<K: Kernel> KernelSync<K> {
         if reports == seen.reports && !*compare || !kernel.flow(slot, copy) {
             return;
         }
-        let hash = copy.key.hash(0) as u32;
+        let hash = copy.key.hash(*seed) as u32;
         let before = if hash == seen.hash { seen.reports } else { 0 };
         *seen = Seen {
             hash,
@@ -511,6 +511,9 @@ impl<K: Kernel> KernelRxSource for KernelSync<K> {
     }
 }
 
+/// Largest difference between the clocks that does not count as a step, ns.
+const STEP: Nanos = 1_000_000;
+
 impl Applied {
     /// Returns the part of a stream's run that is new, or `None` if there is none.
     fn advance(&mut self, run: Run) -> Option<Run> {
@@ -527,6 +530,9 @@ impl Applied {
         })
     }
 }
+
+/// Mask of stream counts, which have 31 bits.
+const COUNTS: u32 = u32::MAX >> 1;
 
 /// Processes records while their bytes are borrowed from the ring.
 struct RecordReader<'k> {
