@@ -25,6 +25,11 @@ use crate::spans::{Span, each};
 /// sink only and not counted.
 const FROM_PACKETS: &str = "FROM f0.report_data
      WHERE ts >= ?1 AND ts < ?2 AND hop = 0 AND node = reporter AND flow IS NOT NULL";
+/// Longest time between the reports of two nodes about one packet, ns. Packets that passed near the ends of a span may be
+/// reported by one node within it, and by the other outside.
+const UNDER_WAY: Nanos = 1_000_000_000;
+/// Longest time from a lost report to its loss record, ns: the collector waits for late reports.
+const ACCOUNTED: Nanos = 3_000_000_000;
 /// Maximum number of reports counted for one answer.
 const MAX_REPORTS: u64 = 3_000_000;
 /// Maximum number of (flow, node) pairs: about 20 MB with their paths.
@@ -80,6 +85,10 @@ pub struct LinkCount {
     pub arrived: u64,
     /// Number of flows whose path has the link.
     pub flows: u64,
+    /// Maximum number of packets that only the first node reported within the time, because they were under way at its ends.
+    pub unreceived: u64,
+    /// Maximum number of packets that only the second node reported within the time, because they were under way at its ends.
+    pub unsent: u64,
 }
 
 /// The losses in a span of time.
@@ -91,6 +100,9 @@ pub struct Losses {
     pub reporters: BTreeMap<u32, ReporterLoss>,
     /// Lost reports of senders with an unknown node ID.
     pub unknown_reporters: ReporterLoss,
+    /// Lost and duplicated reports by node that may concern the link counts: also those that were noticed shortly after the
+    /// time.
+    pub concerning: BTreeMap<u32, ReporterLoss>,
     /// Packets that were counted at both ends of a link.
     pub links: BTreeMap<(u32, u32), LinkCount>,
     /// Links that could not be compared because one end reports no packets itself.
@@ -128,11 +140,20 @@ impl Reader {
             let mut losses = Losses::default();
             let mut flows = DropFlows::default();
             let mut counts = Counts::new(span, count_until.unwrap_or(0), limits);
-            for file in self.files_in(span.from(), span.to())? {
-                self.query_file(&file, &deadline, |conn, features| {
-                    losses.read_drops(conn, span, &mut flows, self.keys(), &file)?;
+            let accounted = span.to().saturating_add(ACCOUNTED);
+            let files = self.files_in(span.from().saturating_sub(UNDER_WAY), accounted)?;
+            for file in &files {
+                self.query_file(file, &deadline, |conn, features| {
+                    losses.read_drops(conn, span, &mut flows, self.keys(), file)?;
                     losses.read_reporters(conn, span)?;
-                    counts.add_file(conn, features, self.keys(), &file)
+                    counts.add_file(conn, features, self.keys(), file)
+                })?;
+            }
+            // Only now it is known up to which time reports were counted.
+            for file in &files {
+                self.query_file(file, &deadline, |conn, _| {
+                    losses.read_concerning(conn, [span.from(), accounted])?;
+                    counts.add_borders(conn, self.keys(), file)
                 })?;
             }
             for (key, sum) in &mut losses.drops {
@@ -190,22 +211,32 @@ impl Losses {
     }
 
     fn read_reporters(&mut self, conn: &Connection, span: Span) -> rusqlite::Result<()> {
-        let sql = "SELECT node, sum(lost), sum(duplicated) FROM f0.loss_data
-                   WHERE ts >= ?1 AND ts < ?2 GROUP BY node";
-        each(conn, sql, span, |row| {
-            let loss = match row.get::<_, Option<u32>>(0)? {
+        each_reporter(conn, [span.from(), span.to()], |node, found| {
+            let loss = match node {
                 Some(node) => self.reporters.entry(node).or_default(),
                 None => &mut self.unknown_reporters,
             };
-            loss.lost = loss.lost.saturating_add(unsigned(row, 1)?);
-            loss.duplicated = loss.duplicated.saturating_add(unsigned(row, 2)?);
-            Ok(())
+            loss.add(found);
         })
     }
 
-    /// Compares the packet counts of each two consecutive nodes of a flow's path. `passed` returns a node's counts;
-    /// `reporting` are all nodes that report any flow.
-    fn compare(&mut self, path: &[u32], passed: impl Fn(u32) -> Passed, reporting: &HashSet<u32>) {
+    fn read_concerning(&mut self, conn: &Connection, times: [Nanos; 2]) -> rusqlite::Result<()> {
+        each_reporter(conn, times, |node, found| {
+            if let Some(node) = node {
+                self.concerning.entry(node).or_default().add(found);
+            }
+        })
+    }
+
+    /// Compares the packet counts of each two consecutive nodes of a flow's path. `passed` returns a node's counts, and
+    /// `borders` those near the ends of the time; `reporting` are all nodes that report any flow.
+    fn compare(
+        &mut self,
+        path: &[u32],
+        passed: impl Fn(u32) -> Passed,
+        borders: impl Fn(u32) -> Borders,
+        reporting: &HashSet<u32>,
+    ) {
         for ends in path.windows(2) {
             let [from, to] = [ends[0], ends[1]];
             // A node that reports no flow at all cannot be compared. One that reports others did not see this flow's packets.
@@ -225,6 +256,13 @@ impl Losses {
                 .saturating_add(arrived.forwarded)
                 .saturating_add(arrived.dropped);
             link.flows += 1;
+            let [sending, receiving] = [borders(from), borders(to)];
+            link.unreceived = link
+                .unreceived
+                .saturating_add(sending.unmatched(&receiving, |sender| sender.forwarded));
+            link.unsent = link
+                .unsent
+                .saturating_add(receiving.unmatched(&sending, Passed::all));
         }
     }
 }
@@ -260,11 +298,70 @@ struct Limits {
     passed: usize,
 }
 
+/// Passes the lost and duplicated reports of each node between two times to `add`.
+fn each_reporter(
+    conn: &Connection,
+    times: [Nanos; 2],
+    mut add: impl FnMut(Option<u32>, ReporterLoss),
+) -> rusqlite::Result<()> {
+    let sql = "SELECT node, sum(lost), sum(duplicated) FROM f0.loss_data
+               WHERE ts >= ?1 AND ts < ?2 GROUP BY node";
+    let mut select = conn.prepare_cached(sql)?;
+    let mut rows = select.query(times.map(int))?;
+    while let Some(row) = rows.next()? {
+        let loss = ReporterLoss {
+            lost: unsigned(row, 1)?,
+            duplicated: unsigned(row, 2)?,
+        };
+        add(row.get::<_, Option<u32>>(0)?, loss);
+    }
+    Ok(())
+}
+
+impl ReporterLoss {
+    fn add(&mut self, other: Self) {
+        self.lost = self.lost.saturating_add(other.lost);
+        self.duplicated = self.duplicated.saturating_add(other.duplicated);
+    }
+}
+
 /// Packets of a flow that a node reported.
 #[derive(Clone, Copy, Default, Debug)]
 struct Passed {
     forwarded: u64,
     dropped: u64,
+}
+
+impl Passed {
+    /// Adds packets with these names of flags.
+    fn add(&mut self, flags: &str, count: u64) {
+        if flags.split(',').any(|flag| flag == "drop") {
+            self.dropped = self.dropped.saturating_add(count);
+        } else if flags.split(',').any(|flag| flag == "flow") {
+            self.forwarded = self.forwarded.saturating_add(count);
+        }
+    }
+
+    fn all(self) -> u64 {
+        self.forwarded.saturating_add(self.dropped)
+    }
+}
+
+/// Packets of a flow that a node reported near the ends of a time: shortly before its start and after it, and before its end
+/// and after it.
+#[derive(Clone, Copy, Default, Debug)]
+struct Borders([Passed; 4]);
+
+impl Borders {
+    /// Returns the maximum number of packets that this node reported within the time, and `other` shortly before it or after
+    /// it.
+    fn unmatched(&self, other: &Self, count: impl Fn(Passed) -> u64) -> u64 {
+        let [_, first, last, _] = self.0;
+        let [before, .., after] = other.0;
+        let at_start = count(first).min(before.all());
+        let at_end = count(last).min(after.all());
+        at_start.saturating_add(at_end)
+    }
 }
 
 /// The path of a flow in the span.
@@ -288,6 +385,8 @@ struct Counts {
     limits: Limits,
     /// The packets by flow and node.
     passed: HashMap<(u64, u32), Passed>,
+    /// Those near the ends of the time.
+    borders: HashMap<(u64, u32), Borders>,
     /// The path of each of these flows.
     flow_paths: HashMap<u64, SinglePath>,
     paths: Paths,
@@ -298,10 +397,12 @@ impl Counts {
     fn new(span: Span, until: Nanos, limits: Limits) -> Self {
         Self {
             from: span.from(),
-            until: until.min(span.to()),
+            // What follows shortly after it is known, too.
+            until: until.saturating_sub(UNDER_WAY).min(span.to()),
             is_cut: false,
             limits,
             passed: HashMap::new(),
+            borders: HashMap::new(),
             flow_paths: HashMap::new(),
             paths: Paths::default(),
             truncated: false,
@@ -368,14 +469,49 @@ impl Counts {
                 continue;
             };
             flow_ids.insert(number, flow);
-            let flags = row.get_ref(2)?.as_str()?;
-            if flags.split(',').any(|flag| flag == "drop") {
-                passed.dropped = passed.dropped.saturating_add(count);
-            } else if flags.split(',').any(|flag| flag == "flow") {
-                passed.forwarded = passed.forwarded.saturating_add(count);
-            }
+            passed.add(row.get_ref(2)?.as_str()?, count);
         }
         Ok(flow_ids)
+    }
+
+    /// Adds the reports of a file near the ends of the counted time.
+    fn add_borders(
+        &mut self,
+        conn: &Connection,
+        keys: &KnownKeys,
+        file: &FileIdentity,
+    ) -> rusqlite::Result<()> {
+        let [from, until] = [self.from, self.until];
+        if from >= until {
+            return Ok(());
+        }
+        let times = [
+            (from.saturating_sub(UNDER_WAY), from),
+            (from, from.saturating_add(UNDER_WAY).min(until)),
+            (until.saturating_sub(UNDER_WAY).max(from), until),
+            (until, until.saturating_add(UNDER_WAY)),
+        ];
+        let sql = format!("SELECT flow, node, flags, count(*) {FROM_PACKETS} GROUP BY flow, node, flags");
+        let mut select = conn.prepare_cached(&sql)?;
+        let mut file_keys: Option<Keys> = None;
+        for (place, (start, end)) in times.into_iter().enumerate() {
+            let mut rows = select.query([int(start), int(end)])?;
+            while let Some(row) = rows.next()? {
+                let file_keys = match &mut file_keys {
+                    Some(file_keys) => file_keys,
+                    none => none.insert(keys.load(conn, file, usize::MAX)?),
+                };
+                let Some(flow) = file_keys.get(conn, row.get(0)?)?.map(|key| key.id()) else {
+                    continue;
+                };
+                // Other flows are not compared, so that there are at most as many entries as counts.
+                if self.flow_paths.contains_key(&flow) {
+                    let near = self.borders.entry((flow, row.get(1)?)).or_default();
+                    near.0[place].add(row.get_ref(2)?.as_str()?, unsigned(row, 3)?);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the count of a flow's packets at a node, unless there are too many counts.
@@ -432,6 +568,7 @@ impl Counts {
                 SinglePath::Known(index) if comparable[*index] => losses.compare(
                     &paths[*index],
                     |node| self.passed.get(&(*flow, node)).copied().unwrap_or_default(),
+                    |node| self.borders.get(&(*flow, node)).copied().unwrap_or_default(),
                     &reporting,
                 ),
                 _ => losses.left_out += 1,

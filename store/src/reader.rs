@@ -167,7 +167,7 @@ impl Reader {
         lock(&self.notes).iter().cloned().collect()
     }
 
-    fn remember_notes(&self, notes: &[String]) {
+    pub(crate) fn remember_notes(&self, notes: &[String]) {
         let mut all = lock(&self.notes);
         for note in notes {
             if all.len() < MAX_NOTES {
@@ -381,7 +381,7 @@ impl Reader {
         self.deadline_in(QueryOptions::default().timeout)
     }
 
-    fn deadline_in(&self, timeout: Duration) -> Deadline {
+    pub(crate) fn deadline_in(&self, timeout: Duration) -> Deadline {
         Deadline::new(timeout, self.stop.clone())
     }
 
@@ -569,7 +569,8 @@ impl StoredStart {
     /// Adds a file. The oldest is added first.
     fn add(&mut self, id: FileId, known: &FileFacts) {
         if self.cut.is_none() {
-            self.cut = known.time("from").map(|earliest| id.cut(earliest));
+            let earliest = known.time(join::FIRST_RECORD).or(known.time("from"));
+            self.cut = earliest.map(|earliest| id.cut(earliest));
         }
         for (stream, first) in Stream::ALL.into_iter().zip(&mut self.first) {
             let [number, base] = join::FIRST.map(|name| known.meta.get(&format!("{name}{}", stream as u8)));

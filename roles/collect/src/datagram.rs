@@ -1,9 +1,9 @@
 //! Datagrams inside the program: their kind by port, the profile that reads them, and the conversion from packets of a source
 //! to datagrams of the collector.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
-use collector::Datagram;
+use collector::{Datagram, Profile};
 use detect::Prefix;
 use nic::source::Packet;
 
@@ -76,6 +76,48 @@ pub fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// Whole profiles, by which recorders read single hops: by source address, and of nodes that have one of their own.
+#[derive(Clone, Debug)]
+pub struct HopProfiles {
+    default: Profile,
+    /// The longest prefix first.
+    by_source: Vec<(Prefix, Profile)>,
+    of_nodes: HashMap<u32, Profile>,
+}
+
+impl HopProfiles {
+    /// Profiles as a collector's configuration has them.
+    pub fn new(
+        default: Profile,
+        mut by_source: Vec<(Prefix, Profile)>,
+        of_nodes: Vec<(u32, Profile)>,
+    ) -> Self {
+        by_source.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        Self {
+            default,
+            by_source,
+            of_nodes: of_nodes.into_iter().collect(),
+        }
+    }
+
+    /// The profile of a source.
+    pub fn of_source(&self, source: &[u8; 16]) -> &Profile {
+        let found = self
+            .by_source
+            .iter()
+            .find(|(prefix, _)| prefix.contains_octets(source));
+        found.map_or(&self.default, |(_, profile)| profile)
+    }
+
+    /// The profile of a node: its own, or that of the source of its report.
+    pub fn of_node<'p>(&'p self, of_source: &'p Profile, node: Option<u32>) -> &'p Profile {
+        let own = node
+            .filter(|_| !self.of_nodes.is_empty())
+            .and_then(|node| self.of_nodes.get(&node));
+        own.unwrap_or(of_source)
     }
 }
 
