@@ -39,8 +39,6 @@ const MINUTE: u64 = 60 * SECOND;
 const USUAL: u64 = 15 * MINUTE;
 /// Maximum length of a span in which single events are counted, ns.
 const LONGEST_COUNTED: u64 = 30 * MINUTE;
-/// Time before a span in which the last value of a hop is searched, ns.
-const BEFORE: u64 = 60 * MINUTE;
 /// Maximum number of points of a flow's history that are read for the values of its hops.
 const POINTS: usize = 200;
 
@@ -215,16 +213,15 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         )));
     };
     names::look_up(context, [&found.flow]);
-    // An unstored value has not changed by more than its threshold, so older values are needed.
-    let from = Some(span.from().saturating_sub(BEFORE));
     let query = FlowQuery {
         flow: found.flow,
-        from,
+        from: Some(span.from()),
         to: Some(span.to().saturating_sub(1)),
         limit: POINTS,
     };
     let past = history.flow(query, permit).await?;
-    let last = past.series.last().map_or(&[][..], |point| &point.hops[..]);
+    let last = past.series.last().or(past.before.as_ref());
+    let last = last.map_or(&[][..], |point| &point.hops[..]);
     let hops = found.path.iter().map(|node| HopView {
         node: shown::node(*node),
         hop_latency: last
