@@ -9,13 +9,18 @@ impl Statement {
     /// Counts the dropped packets of a time span by location and reason, most packets first, for at most `most` + 1 locations.
     pub(in super::super) fn drop_places(mut self, span: Span, most: usize) -> Self {
         self.range(Some(span.from()), Some(span.to()));
-        let source = self.source();
         let most = most + 1;
         let place = "node, egress_if, queue, reason";
+        let values = [
+            ["any", "flow", "of_flow"],
+            ["min", "ts", "earliest"],
+            ["max", "ts", "latest"],
+        ];
+        let each = self.each_once(place, place, &values);
         self.text = format!(
-            "SELECT {place}, uniqExact(id) AS packets, uniqExactIf(flow, flow != '') AS flows, \
-             toUInt64(toUnixTimestamp64Nano(min(ts))) AS first, toUInt64(toUnixTimestamp64Nano(max(ts))) AS last \
-             FROM {source} GROUP BY {place} ORDER BY packets DESC, {place} LIMIT {most}"
+            "SELECT {place}, sum(copies) AS packets, uniqExactIf(of_flow, of_flow != '') AS flows, \
+             toUInt64(toUnixTimestamp64Nano(min(earliest))) AS first, toUInt64(toUnixTimestamp64Nano(max(latest))) AS last \
+             FROM ({each}) GROUP BY {place} ORDER BY packets DESC, {place} LIMIT {most}"
         );
         self.in_rows()
     }
