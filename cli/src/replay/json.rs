@@ -2,13 +2,13 @@
 
 use collector::event::Kind;
 use collector::event::SequenceEvent;
-use collector::{StreamId, StreamView};
+use collector::{Collector, StreamId, StreamView};
 use detect::Metric;
 use wire::{FlowKey, Refusal};
 
 use super::Summary;
 use super::findings::{Extremes, Flow, known};
-use super::summary::{anomaly, refused_for, sorted, source, version};
+use super::summary::{anomaly, evicted_sources, refused_for, sorted, source, version};
 use terminal::json::{self, Object, Text};
 
 /// Formats the results as one JSON object and a newline.
@@ -98,6 +98,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
         o.objects("sources", sorted(collector.streams()), |stream, o| {
             write_source(o, &stream)
         });
+        write_evicted(o, collector);
         if let Some(stored) = &summary.stored {
             o.object("store", |o| {
                 o.field("written", stored.stored())
@@ -215,6 +216,17 @@ fn write_source(o: &mut Object<'_>, stream: &StreamView) {
         .field("restarts", stream.restarts);
     o.field("countable", stream.countable)
         .field("mixed", stream.mixed);
+}
+
+/// Writes the losses of sources that left the table, if there are any.
+fn write_evicted(o: &mut Object<'_>, collector: &Collector) {
+    if let Some(gone) = evicted_sources(collector) {
+        o.object("evicted_sources", |o| {
+            o.field("count", gone.count)
+                .field("lost", gone.lost)
+                .field("unconfirmed", gone.unconfirmed);
+        });
+    }
 }
 
 fn identity(o: &mut Object<'_>, id: &StreamId) {

@@ -6,7 +6,7 @@ use wire::{FlowKey, Refusal};
 
 use super::Summary;
 use super::findings::{Extremes, known};
-use super::summary::{anomaly, refused_for, sorted, source, version};
+use super::summary::{anomaly, evicted_sources, refused_for, sorted, source, version};
 use collect_role::replay::Difference;
 use terminal::{Align, Table, units};
 use view::Names;
@@ -359,7 +359,7 @@ fn sources(summary: &Summary<'_>) -> String {
             source(&stream.id),
             stream.id.node.map_or("-".into(), |node| summary.names.node(node)),
             stream.id.hw_id.to_string(),
-            version(&stream.id),
+            version(&stream.id).to_owned(),
             units::count(stream.datagrams),
             number(stream.lost),
             number(stream.reordered),
@@ -369,10 +369,18 @@ fn sources(summary: &Summary<'_>) -> String {
         ]);
     }
     if table.is_empty() {
-        String::new()
-    } else {
-        table.render()
+        return String::new();
     }
+    let mut out = table.render();
+    if let Some(gone) = evicted_sources(summary.collector) {
+        out.push_str(&format!(
+            "… and {} that left the table (`[collector] max_sources`): {} lost, {} more missing\n",
+            units::counted(gone.count, "source"),
+            units::count(gone.lost),
+            units::count(gone.unconfirmed),
+        ));
+    }
+    out
 }
 
 fn sequence(summary: &Summary<'_>) -> String {
