@@ -532,7 +532,7 @@ impl Server {
         // The recorder's thread ends when all trigger senders are dropped; only the workers may hold one.
         drop(triggers);
         if let (Some(recorder), Some(collecting)) = (recorder, &mut self.collecting) {
-            let reader = ReportRecorder::new(settings.collect().wire_profiles(), Arc::clone(&access));
+            let reader = ReportRecorder::new(settings.collect().hop_profiles(), Arc::clone(&access));
             let thread = recorder.start(reader, queue_sender(&self.pipeline)?, &self.control)?;
             collecting.flight_recorder = Some(thread);
         }
@@ -603,7 +603,7 @@ impl Server {
             .map_err(CliError::new)?;
         config.access = Arc::clone(access);
         let recorder = (settings.store.enabled && settings.store.reports)
-            .then(|| ReportRecorder::new(settings.collect().wire_profiles(), Arc::clone(access)));
+            .then(|| ReportRecorder::new(settings.collect().hop_profiles(), Arc::clone(access)));
         let hops = HopRecorder::new(&config, &self.hops.taps());
         let (worker, handle) = Worker::new(
             Collector::new(config),

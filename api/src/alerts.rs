@@ -15,10 +15,10 @@ use wire::FlowKey;
 use super::{
     context::Context,
     filters::fault_view,
-    holds::nanos,
+    holds::{INTERVALS, nanos},
     names,
     page::{self, Prepared},
-    params::{Body, Form, NoParams, PAST_FROM, PAST_TO, Param, Params, Segment},
+    params::{Body, EXACT_TO, Form, NoParams, PAST_FROM, Param, Params, Segment},
     query::{history_of, history_permit, respond},
     refusal::Refusal,
     session::Requester,
@@ -45,7 +45,7 @@ pub(super) use remind::remind;
 /// Parameters of `/alerts`.
 pub(super) const ALERTS: &[Param] = &[
     PAST_FROM,
-    PAST_TO,
+    EXACT_TO,
     Param::new(
         "state",
         "Only those in this state.",
@@ -548,7 +548,7 @@ pub(crate) async fn try_rule(
     let collector = &context.active_config.get().collector;
     let push_interval = collector.push_interval;
     let holding = Holding {
-        longest: nanos(push_interval + push_interval / 2),
+        longest: nanos(push_interval.saturating_mul(INTERVALS)),
         timeout: nanos(collector.flow_timeout),
     };
     respond(permit, move || {

@@ -15,6 +15,10 @@ use super::refusal::Refusal;
 use history::{History, Permit};
 
 const SECOND: u64 = 1_000_000_000;
+/// Maximum time between two stored latest values of a flow that sends reports, in intervals of storing. A value is stored with
+/// the time of its report: it may be up to one and a half intervals old when it is stored, and the next one may be as old as its
+/// storing, an interval later, give or take the half of an interval.
+pub(super) const INTERVALS: u32 = 3;
 /// Number of consecutive seconds that prove a silence. One is not enough: a queued report may count in the next second, and
 /// changes detected in the kernel reach rollups once a second.
 const SILENT_SECONDS: u64 = 2;
@@ -54,7 +58,7 @@ impl SilenceEvidence {
         push_interval: Duration,
         end: u64,
     ) -> Result<Self, Refusal> {
-        let storing_interval = nanos(push_interval).saturating_add(nanos(push_interval) / 2);
+        let storing_interval = nanos(push_interval.saturating_mul(INTERVALS));
         let margin = flow.threshold.saturating_mul(MARGIN_THRESHOLDS);
         let mut silences = Self {
             storing_interval,

@@ -238,11 +238,18 @@ fn with_counts(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss 
             ..link
         };
     };
-    let sender = losses.reporters.get(&link.from).copied().unwrap_or_default();
-    let receiver = losses.reporters.get(&link.to).copied().unwrap_or_default();
-    // A report lost at the receiver or duplicated at the sender looks like a lost packet; the opposite hides one.
-    let explains = receiver.lost.saturating_add(sender.duplicated);
-    let hides = sender.lost.saturating_add(receiver.duplicated);
+    let sender = losses.concerning.get(&link.from).copied().unwrap_or_default();
+    let receiver = losses.concerning.get(&link.to).copied().unwrap_or_default();
+    // A report lost at the receiver or duplicated at the sender looks like a lost packet, as does a packet under way at the end
+    // of the time; the opposite hides one.
+    let explains = receiver
+        .lost
+        .saturating_add(sender.duplicated)
+        .saturating_add(count.unreceived);
+    let hides = sender
+        .lost
+        .saturating_add(receiver.duplicated)
+        .saturating_add(count.unsent);
     if count.arrived > count.sent.saturating_add(explains).saturating_add(hides) {
         return LinkLoss {
             unknown: Some(UNEQUAL_SHARES.to_owned()),

@@ -40,6 +40,12 @@ pub(crate) const PAST_TO: Param = Param::new(
     "End of the span, nanoseconds since the Unix epoch (years 2000 to 2199) or such as 2026-11-26T03:10Z; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
     Form::Time,
 );
+/// End of a past time span that is not rounded.
+pub(crate) const EXACT_TO: Param = Param::new(
+    "to",
+    "End of the span, nanoseconds since the Unix epoch (years 2000 to 2199) or such as 2026-11-26T03:10Z; default: now.",
+    Form::Time,
+);
 /// Restricts an answer to one node.
 pub(crate) const NODE: Param = Param::integer("node", "Only this node.", 0, u32::MAX as u64);
 /// Restricts an answer to one flow.

@@ -39,8 +39,6 @@ const MINUTE: u64 = 60 * SECOND;
 const DEFAULT_SPAN: u64 = 15 * MINUTE;
 /// Maximum length of a span in which single events are counted, ns.
 const MAX_COUNTED_SPAN: u64 = 30 * MINUTE;
-/// Time before a span in which the last value of a hop is searched, ns.
-const HOP_LOOKBACK: u64 = 60 * MINUTE;
 /// Maximum number of points of a flow's history that are read for the values of its hops.
 const MAX_POINTS: usize = 200;
 
@@ -220,16 +218,15 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         )));
     };
     names::look_up(context, [&flow_span.flow]);
-    // An unstored value has not changed by more than its threshold, so older values are needed.
-    let from = Some(span.from().saturating_sub(HOP_LOOKBACK));
     let query = FlowQuery {
         flow: flow_span.flow,
-        from,
+        from: Some(span.from()),
         to: Some(span.to().saturating_sub(1)),
         limit: MAX_POINTS,
     };
     let points = history.flow(query, permit).await?.series;
-    let last = points.last().map_or(&[][..], |point| &point.hops[..]);
+    let last = points.last().or(past.before.as_ref());
+    let last = last.map_or(&[][..], |point| &point.hops[..]);
     let hops = flow_span.path.iter().map(|node| HopView {
         node: shown::node(*node),
         hop_latency: last

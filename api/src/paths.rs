@@ -8,7 +8,7 @@ use wire::FlowKey;
 
 use super::{
     context::Context,
-    holds::{SilenceEvidence, nanos},
+    holds::{INTERVALS, SilenceEvidence, nanos},
     hops::{self, TimeGrid},
     names,
     page::{self, Prepared},
@@ -209,8 +209,8 @@ pub(crate) async fn latencies(
             .max(1)
             .saturating_mul(SECOND),
     };
-    // Values are stored at least every 1.5 `push_interval` (with jitter): start that much earlier, to find the first value.
-    let lookback = nanos(push_interval + push_interval / 2).max(SECOND);
+    // Start earlier by the longest time between two stored values, to find the first one.
+    let lookback = nanos(push_interval.saturating_mul(INTERVALS)).max(SECOND);
     let query = FlowQuery {
         flow,
         from: Some(span.from().saturating_sub(lookback)),
@@ -218,7 +218,10 @@ pub(crate) async fn latencies(
         limit: MAX_POINTS,
     };
     let history = history_of(&context)?;
-    let series = history.flow(query, Arc::clone(&permit)).await?;
+    let mut series = history.flow(query, Arc::clone(&permit)).await?;
+    // Without a storing interval, values hold for longer than `earlier`.
+    let before = series.before.take();
+    series.series.splice(0..0, before);
     let silences = SilenceEvidence::read(history, &permit, &series, push_interval, grid.to).await?;
     respond(permit, move || hops::latencies(&series, &silences, grid)).await
 }

@@ -1,9 +1,10 @@
 //! `/queues` and `/recordings`: queues over time, from the store: a heat map of the greatest values, the flows that caused a
 //! burst (microburst culprits), and the flight recorder's recordings.
 //!
-//! A burst is reconstructed in device time, in ns; two conversions are needed: ticks of each node's profile to ns, and 32-bit
-//! timestamps, which wrap every 4.3 s, to 64 bits. At the end, times are shifted to the collector's clock, aligned at the
-//! peak.
+//! A burst is reconstructed from device timestamps, in ns: [`clock`] places them on the collector's clock. At the end, times are
+//! shifted so that the peak has the receive time of its report.
+
+mod clock;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -223,8 +224,8 @@ pub(crate) async fn burst(
     let rows = records.passages.iter();
     names::look_up(&context, rows.filter_map(|row| row.passage.flow.as_ref()));
     respond(permit, move || {
-        let ticks = resolver.for_rows(node, &records.passages);
-        burst_view(&records, query.queue, &ticks, &reasons, max_flows)
+        let stamp_ns = resolver.for_rows(node, &records.passages);
+        burst_view(&records, query.queue, &stamp_ns, &reasons, max_flows)
     })
     .await
 }
@@ -283,15 +284,16 @@ fn changes(records: &QueueRecords, max_flows: usize) -> Vec<ChangeView> {
     views
 }
 
-/// Builds the view of the burst that the stored reports of a queue show. `ticks` has the tick lengths of each report.
+/// Builds the view of the burst that the stored reports of a queue show. `stamp_ns` has the length of a tick of each report's
+/// timestamp.
 fn burst_view(
     records: &QueueRecords,
     filter: QueueFilter,
-    ticks: &[TickLengths],
+    stamp_ns: &[u32],
     reasons: &BTreeMap<u8, String>,
     max_flows: usize,
 ) -> BurstView {
-    let passages = device_passages(&records.passages, &records.windows, ticks);
+    let passages = local_passages(&records.passages, &records.windows, stamp_ns);
     let burst = burst::read(passages.clone());
     let clock = ClockOffset::new(&burst, &records.passages, &passages);
     let flows = burst.flows.iter().take(max_flows);
@@ -318,29 +320,12 @@ fn burst_view(
     }
 }
 
-/// Converts stored reports to passages in device time (ns), with latencies in ns and weights that compensate sampling.
-fn device_passages(
-    rows: &[PassageRow],
-    windows: &[RecordingWindow],
-    lengths: &[TickLengths],
-) -> Vec<Passage> {
-    let ticks = device_ticks(rows);
-    // Without a device timestamp, estimate it: receive time minus the minimum transit delay of reports that have both.
-    let rows = rows.iter().zip(ticks).zip(lengths);
-    let delays = rows.clone().filter_map(|((row, ticks), lengths)| {
-        let device_time = ticks?.saturating_mul(lengths.timestamp_ns);
-        Some(i128::from(row.ts) - i128::from(device_time))
-    });
-    let min_delay = delays.min().unwrap_or(0);
-    let passages = rows.map(|((row, ticks), lengths)| Passage {
-        ts: ticks.map_or_else(
-            || u64::try_from(i128::from(row.ts) - min_delay).unwrap_or(0),
-            |ticks| ticks.saturating_mul(lengths.timestamp_ns),
-        ),
-        latency: row
-            .passage
-            .latency
-            .map(|ticks| ticks.saturating_mul(lengths.latency_ns)),
+/// Converts stored reports to passages with times in ns, and with weights that compensate sampling. `stamp_ns` has the length
+/// of a tick of each report's timestamp.
+fn local_passages(rows: &[PassageRow], windows: &[RecordingWindow], stamp_ns: &[u32]) -> Vec<Passage> {
+    let times = clock::local_times(rows, stamp_ns);
+    let passages = rows.iter().zip(times).map(|(row, ts)| Passage {
+        ts,
         weight: weight_at(windows, row.ts),
         ..row.passage
     });
@@ -363,39 +348,6 @@ fn weight_at(windows: &[RecordingWindow], ts: u64) -> u64 {
     let begun_before = &windows[..windows.partition_point(|window| window.since <= ts)];
     let covering = begun_before.iter().rev().take_while(|window| window.until >= ts);
     covering.map(|window| window.one_in).max().unwrap_or(1)
-}
-
-/// Unwraps device timestamps, in order of arrival. If all fit into 32 bits, they wrap every 4.3 s (ns), and each is assumed
-/// to be within half a wrap of the previous one.
-fn device_ticks(rows: &[PassageRow]) -> Vec<Option<u64>> {
-    let fit_32_bits = rows
-        .iter()
-        .filter(|row| row.by_device)
-        .all(|row| row.passage.ts <= u64::from(u32::MAX));
-    let mut last: Option<u64> = None;
-    let mut unwrapped_ticks = Vec::with_capacity(rows.len());
-    for row in rows {
-        let ticks = row.by_device.then_some(row.passage.ts);
-        let unwrapped = match ticks {
-            Some(ticks) if fit_32_bits => Some(unwrap_ticks(last, ticks)),
-            other => other,
-        };
-        last = unwrapped.or(last);
-        unwrapped_ticks.push(unwrapped);
-    }
-    unwrapped_ticks
-}
-
-/// Extends a 32-bit timestamp to 64 bits. `last` is the previous extended timestamp.
-fn unwrap_ticks(last: Option<u64>, ticks: u64) -> u64 {
-    match last {
-        // Start one wrap late, so that reordered reports with earlier timestamps do not underflow.
-        None => ticks + (1 << 32),
-        Some(last) => {
-            let step = (ticks as u32).wrapping_sub(last as u32).cast_signed();
-            last.saturating_add_signed(i64::from(step))
-        }
-    }
 }
 
 /// Returns the packets in the order of time, thinned evenly to [`MAX_PACKETS`]. The packet at the peak is always included.
@@ -431,7 +383,7 @@ fn packets(
         .collect()
 }
 
-/// Conversion from device time to local time, with both clocks aligned at the peak.
+/// Shift of all times, after which the peak has the receive time of its report.
 struct ClockOffset {
     device_peak: u64,
     local_peak: u64,
@@ -456,27 +408,11 @@ impl ClockOffset {
     }
 }
 
-/// Length of one tick of a device's timestamps, and of its hop latencies, ns.
-#[derive(Clone, Copy)]
-struct TickLengths {
-    timestamp_ns: u64,
-    latency_ns: u64,
-}
-
-impl From<&collector::Profile> for TickLengths {
-    fn from(profile: &collector::Profile) -> Self {
-        Self {
-            timestamp_ns: u64::from(profile.timestamp_unit_ns),
-            latency_ns: u64::from(profile.latency_unit_ns),
-        }
-    }
-}
-
-/// Tick lengths by node and by source of reports.
+/// Lengths of a tick of device timestamps, ns, by node and by source of reports.
 struct TickResolver {
-    nodes: BTreeMap<u32, TickLengths>,
-    sources: Vec<(detect::Prefix, TickLengths)>,
-    default: TickLengths,
+    nodes: BTreeMap<u32, u32>,
+    sources: Vec<(detect::Prefix, u32)>,
+    default: u32,
 }
 
 impl TickResolver {
@@ -484,10 +420,7 @@ impl TickResolver {
     const NANOS: Self = Self {
         nodes: BTreeMap::new(),
         sources: Vec::new(),
-        default: TickLengths {
-            timestamp_ns: 1,
-            latency_ns: 1,
-        },
+        default: 1,
     };
 
     fn new(context: &Context) -> Self {
@@ -497,19 +430,19 @@ impl TickResolver {
         Self {
             nodes: nodes
                 .iter()
-                .map(|(node, profile)| (*node, profile.into()))
+                .map(|(node, profile)| (*node, profile.timestamp_unit_ns))
                 .collect(),
             sources: by_source
                 .iter()
-                .map(|(prefix, profile)| (*prefix, profile.into()))
+                .map(|(prefix, profile)| (*prefix, profile.timestamp_unit_ns))
                 .collect(),
-            default: (&default).into(),
+            default: default.timestamp_unit_ns,
         }
     }
 
-    /// Returns the tick lengths of each row. Each source is looked up once, since few sources report on one node.
-    fn for_rows(&self, node: u32, rows: &[PassageRow]) -> Vec<TickLengths> {
-        let mut by_source: HashMap<&str, TickLengths> = HashMap::new();
+    /// Returns the tick length of each row. Each source is looked up once, since few sources report on one node.
+    fn for_rows(&self, node: u32, rows: &[PassageRow]) -> Vec<u32> {
+        let mut by_source: HashMap<&str, u32> = HashMap::new();
         rows.iter()
             .map(|row| {
                 *by_source
@@ -519,9 +452,9 @@ impl TickResolver {
             .collect()
     }
 
-    fn for_source(&self, node: u32, source: &str) -> TickLengths {
-        if let Some(ticks) = self.nodes.get(&node) {
-            return *ticks;
+    fn for_source(&self, node: u32, source: &str) -> u32 {
+        if let Some(tick) = self.nodes.get(&node) {
+            return *tick;
         }
         let address = source.parse().ok();
         let matching = self
@@ -530,7 +463,7 @@ impl TickResolver {
             .filter(|(prefix, _)| address.is_some_and(|address| prefix.contains(address)));
         matching
             .max_by_key(|(prefix, _)| prefix.len())
-            .map_or(self.default, |(_, ticks)| *ticks)
+            .map_or(self.default, |(_, tick)| *tick)
     }
 }
 

@@ -77,7 +77,7 @@ pub use access::{Access, Grant, Senders};
 pub use batch::Batch;
 pub use collector::{AGGREGATE_VERSION, Collector, NetworkEntry, suppressed};
 pub use config::{Clocks, Config, DistinctProfiles, Profile, Rollups};
-pub use decode::{Datagram, implausible_latency};
+pub use decode::{Datagram, hop_latency, implausible_latency};
 pub use event::{Drop, Event, FlowRow, Kind, Loss, Output, Rollup, sender_of};
 pub use flow_list::{FlowOrder, FlowPage, FlowQuery, FlowRank};
 pub use sequence::{Losses, Run, Sequencer, StreamView};

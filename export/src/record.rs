@@ -232,7 +232,7 @@ fields! {
         15 "queue" Number "The queue.",
         16 "egress_if" Number "Egress interface.",
         17 "hops" Number "Hops of the report.",
-        18 "hop_latency" Number "Time in the node, ns.",
+        18 "hop_latency" Number "Time in the node, ns: reported, or egress less ingress; absent if implausible.",
         19 "queue_occupancy" Number "Occupancy of the queue, in the unit of the device.",
         20 "queue_congestion" Number "Congestion status of the queue (INT 0.5), in the unit of the device.",
         21 "link_utilization" Number "Utilization of the egress link, millionths.",

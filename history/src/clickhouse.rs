@@ -1,7 +1,8 @@
 //! History back end over ClickHouse: answers queries from the tables to which a fleet of collectors exports.
 //!
 //! Several collectors may store the same report, and an export may be repeated, so rows are deduplicated at query time. Events
-//! with equal IDs within [`DUPLICATE_SPAN`] count once, with the latest row. Rollups of equal key and time are parts of one,
+//! of several collectors with equal IDs within [`DUPLICATE_SPAN`] count once, with the latest row. Those of one collector count
+//! once only if their times are equal, too: a device without a clock that repeats its numbers repeats IDs. Rollups of equal key and time are parts of one,
 //! except from two collectors that receive the same reports: then the one with more values counts.
 
 mod alerts;
@@ -15,7 +16,7 @@ mod statement;
 mod traffic;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -27,10 +28,12 @@ use export::{
 };
 use serde::de::DeserializeOwned;
 use store::{
-    EventFilter, EventRow, FlowHistory, FlowSpans, Heat, HeatFilter, Losses, NodeSpans, PathChanges,
-    PathSpan, PathUses, RateSpan, RollupFilter, Span, Traffic, TrafficQuery,
+    EarlierState, EventFilter, EventRank, EventRow, FlowHistory, FlowSpans, Heat, HeatFilter, Losses,
+    NodeSpans, PathChanges, PathSpan, PathUses, RateSpan, RollupFilter, Span, Traffic, TrafficQuery,
 };
 use tokio::time::{self, Instant};
+
+use wire::FlowKey;
 
 use self::{
     errors::Author,
@@ -38,6 +41,7 @@ use self::{
     statement::Statement,
 };
 use crate::alerts::RuleEvent;
+use crate::notes;
 use crate::query::{
     EventQuery, FlowQuery, FlowsQuery, FoundEvents, History, LinkEnds, LossQuery, PathQuery, Permit,
     QueueQuery, QueueRecords, RateQuery, ResponseFuture,
@@ -175,6 +179,43 @@ impl Remote {
         Ok(events.into_iter().map(|event| event.line.row()).collect())
     }
 
+    /// Reads the state of a flow before a time; the default without one.
+    async fn earlier(
+        &self,
+        flow: FlowKey,
+        before: Option<u64>,
+        until: Instant,
+    ) -> Result<EarlierState, Failure> {
+        let mut earlier = EarlierState::default();
+        let Some(before) = before else {
+            return Ok(earlier);
+        };
+        for (start, end) in EarlierState::windows(before, 0) {
+            let budget = earlier.budget();
+            let filter = EventFilter {
+                flow: Some(flow),
+                from: Some(start),
+                before: Some(end),
+                limit: budget,
+                ..EventFilter::default()
+            };
+            let selection = EventSelection {
+                only: Some(EarlierState::events_of(before, end)),
+                ..filter.into()
+            };
+            let rows = self.latest(&selection, until).await?;
+            let is_cut = rows.len() == budget;
+            if earlier.add_window(rows) {
+                break;
+            }
+            if is_cut {
+                notes::add(vec![FlowHistory::INCOMPLETE.to_owned()]);
+                break;
+            }
+        }
+        Ok(earlier)
+    }
+
     /// Reads the latest events without duplicates, newest first, each with the collectors that stored it.
     async fn latest_with_collectors(
         &self,
@@ -189,7 +230,7 @@ impl Remote {
             ..
         } = query.filter;
         let mut events: Vec<StoredEvent> = Vec::new();
-        let mut seen: HashMap<u64, SeenEvent> = HashMap::new();
+        let mut copies = Copies::default();
         let mut last = after;
         let after = after.map(|last| last.ts.saturating_add(1));
         let before = before.into_iter().chain(after).min();
@@ -203,16 +244,14 @@ impl Remote {
                 let is_full = lines.len() == page;
                 last = lines.last().map(EventLine::rank).or(last);
                 for line in lines {
-                    let copy = seen
-                        .get(&line.id)
-                        .filter(|copy| copy.time - line.time <= DUPLICATE_SPAN);
-                    let index = copy.map_or(events.len(), |copy| copy.index);
-                    let time = line.time;
-                    seen.insert(line.id, SeenEvent { time, index });
-                    if let Some(event) = events.get_mut(index) {
-                        event.add_copy(line);
+                    if copies.is_repeated(&line) {
                         continue;
                     }
+                    if let Some(index) = copies.find(&line, &events) {
+                        events[index].also.push(line.collector);
+                        continue;
+                    }
+                    copies.add(&line, events.len());
                     events.push(StoredEvent {
                         line,
                         other_collectors: Vec::new(),
@@ -283,10 +322,13 @@ impl History for Remote {
                 term: Some(FlowHistory::EVENTS),
                 ..filter.into()
             };
-            let mut events = self.latest(&selection, Instant::now() + self.limit).await?;
+            let until = Instant::now() + self.limit;
+            let mut events = self.latest(&selection, until).await?;
             events.reverse();
             let is_cut = events.len() == max_events;
-            Ok(FlowHistory::from_events(events, is_cut, query.limit))
+            let before = FlowHistory::known_from(&events, is_cut, query.from);
+            let earlier = self.earlier(query.flow, before, until).await?;
+            Ok(FlowHistory::from_events(earlier, events, is_cut, query.limit))
         })
     }
 
@@ -375,11 +417,51 @@ struct StoredEvent {
 }
 
 impl StoredEvent {
-    /// Adds a duplicate of this event.
-    fn add_copy(&mut self, copy: EventLine) {
-        if copy.collector != self.line.collector && !self.other_collectors.contains(&copy.collector) {
-            self.other_collectors.push(copy.collector);
+    fn is_of(&self, collector: &String) -> bool {
+        self.line.collector == *collector || self.also.contains(collector)
+    }
+}
+
+/// Finds copies of events that are read newest first.
+#[derive(Default, Debug)]
+struct Copies {
+    /// The events of each ID that are at most [`DUPLICATE_SPAN`] after the last one, the newest first.
+    recent: HashMap<u64, VecDeque<usize>>,
+    /// The last event, and the collectors whose row was read.
+    last: Option<EventRank>,
+    collectors: Vec<String>,
+}
+
+impl Copies {
+    /// Returns true if a row was read before: its export was repeated.
+    fn is_repeated(&mut self, line: &EventLine) -> bool {
+        if self.last != Some(line.rank()) {
+            self.last = Some(line.rank());
+            self.collectors.clear();
         }
+        if self.collectors.contains(&line.collector) {
+            return true;
+        }
+        self.collectors.push(line.collector.clone());
+        false
+    }
+
+    /// Returns the index of the event of which a row is another collector's copy.
+    fn find(&mut self, line: &EventLine, events: &[StoredEvent]) -> Option<usize> {
+        let recent = self.recent.get_mut(&line.id)?;
+        while let Some(index) = recent.front()
+            && events[*index].line.time.saturating_sub(line.time) > DUPLICATE_SPAN
+        {
+            recent.pop_front();
+        }
+        recent
+            .iter()
+            .copied()
+            .find(|index| !events[*index].is_of(&line.collector))
+    }
+
+    fn add(&mut self, line: &EventLine, index: usize) {
+        self.recent.entry(line.id).or_default().push_back(index);
     }
 }
 

@@ -16,6 +16,9 @@ use crate::schema::{self, Features};
 
 /// Names of a stream's lowest number in a file and of that number's base. The index of the stream is appended.
 pub(crate) const FIRST_RECORD_NAMES: [&str; 2] = ["first of stream ", "base of stream "];
+/// Name of the time of the earliest record that is not a sum over time. Sums of a minute are stored after it, possibly in the
+/// next file.
+pub(crate) const FIRST_RECORD: &str = "first record";
 /// The documented views.
 const VIEWS: [&str; 7] = [
     "events",
@@ -142,6 +145,11 @@ fn query_meta(conn: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
     let mut select = conn.prepare("SELECT name, value FROM f0.meta WHERE value IS NOT NULL")?;
     let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut meta: HashMap<String, i64> = rows.collect::<rusqlite::Result<_>>()?;
+    let first = "SELECT min(first) FROM (SELECT min(ts) AS first FROM f0.event_data UNION ALL SELECT min(ts) FROM f0.drop_data \
+                 UNION ALL SELECT min(ts) FROM f0.loss_data)";
+    if let Some(first) = conn.query_row(first, [], |row| row.get(0))? {
+        meta.insert(FIRST_RECORD.to_owned(), first);
+    }
     // The first schema versions did not number records.
     let numbered = "SELECT count(*) FROM f0.sqlite_schema WHERE name = 'run_data'";
     if conn.query_row(numbered, [], |row| row.get::<_, i64>(0))? == 0 {
@@ -215,6 +223,7 @@ fn union(view: &str, files: &[Features]) -> String {
         let missing = match view {
             "events" if !features.first_values => ", NULL, NULL, NULL",
             "drops" if !features.tunnels => ", NULL",
+            "reports" if !features.latencies => ", NULL",
             _ => "",
         };
         all += &format!(" UNION ALL SELECT *{missing} FROM f{i}.{view}");

@@ -96,6 +96,7 @@ mod blocks;
 mod check;
 mod config;
 mod directory;
+mod earlier;
 pub mod facts;
 mod files;
 mod follower;
@@ -134,6 +135,7 @@ mod writer;
 
 pub use check::{FileCheck, FileState, check};
 pub use config::{Config, Error, Period};
+pub use earlier::EarlierState;
 pub use files::{remove as remove_database, temp_file};
 pub use follower::{Chunk, Follower, StoredRecord, StreamPosition};
 pub use group_by::{

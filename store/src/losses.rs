@@ -13,22 +13,27 @@ use rusqlite::{Connection, OptionalExtension as _};
 use crate::guard::Deadline;
 use crate::hasher::FastSet;
 use crate::identity::FileIdentity;
-use crate::keys::{FlowKeyCache, Keys};
+use crate::keys::{Keys, KnownKeys};
 use crate::paths::{PathHistory, Paths};
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::rows::{int, unsigned};
 use crate::schema::Features;
-use crate::spans::{Span, for_each_row};
+use crate::spans::{Span, each};
 
 /// Selects packet reports that a node sent about itself. Packets whose INT metadata travels with them are reported by the
 /// sink only and not counted.
 const FROM_PACKETS: &str = "FROM f0.report_data
      WHERE ts >= ?1 AND ts < ?2 AND hop = 0 AND node = reporter AND flow IS NOT NULL";
+/// Longest time between the reports of two nodes about one packet, ns. Packets that passed near the ends of a span may be
+/// reported by one node within it, and by the other outside.
+const UNDER_WAY: Nanos = 1_000_000_000;
+/// Longest time from a lost report to its loss record, ns: the collector waits for late reports.
+const ACCOUNTED: Nanos = 3_000_000_000;
 /// Maximum number of reports counted for one answer.
 const MAX_REPORTS: u64 = 3_000_000;
 /// Maximum number of (flow, node) pairs: about 20 MB with their paths.
-const MAX_PACKET_COUNTS: usize = 400_000;
+const MAX_PASSED: usize = 400_000;
 /// Maximum number of drop keys.
 const MAX_DROP_KEYS: usize = 50_000;
 /// Maximum number of flows counted per key.
@@ -80,6 +85,10 @@ pub struct LinkCount {
     pub arrived: u64,
     /// Number of flows whose path has the link.
     pub flows: u64,
+    /// Maximum number of packets that only the first node reported within the time, because they were under way at its ends.
+    pub unreceived: u64,
+    /// Maximum number of packets that only the second node reported within the time, because they were under way at its ends.
+    pub unsent: u64,
 }
 
 /// The losses in a span of time.
@@ -91,6 +100,9 @@ pub struct Losses {
     pub reporters: BTreeMap<u32, ReporterLoss>,
     /// Lost reports of senders with an unknown node ID.
     pub unknown_reporters: ReporterLoss,
+    /// Lost and duplicated reports by node that may concern the link counts: also those that were noticed shortly after the
+    /// time.
+    pub concerning: BTreeMap<u32, ReporterLoss>,
     /// Packets that were counted at both ends of a link.
     pub links: BTreeMap<(u32, u32), LinkCount>,
     /// Links that could not be compared because one end reports no packets itself.
@@ -112,7 +124,7 @@ impl Reader {
     pub fn losses_in(&self, span: Span, count_until: Option<Nanos>) -> Result<Losses, QueryError> {
         let limits = Limits {
             reports: MAX_REPORTS,
-            packets: MAX_PACKET_COUNTS,
+            passed: MAX_PASSED,
         };
         self.losses_within(span, count_until, limits)
     }
@@ -128,15 +140,24 @@ impl Reader {
             let mut losses = Losses::default();
             let mut flows = DropFlows::default();
             let mut counts = Counts::new(span, count_until.unwrap_or(0), limits);
-            for file in self.files_in(span.from(), span.to())? {
-                self.query_file(&file, &deadline, |conn, features| {
-                    losses.read_drops(conn, span, &mut flows, self.keys(), &file)?;
+            let accounted = span.to().saturating_add(ACCOUNTED);
+            let files = self.files_in(span.from().saturating_sub(UNDER_WAY), accounted)?;
+            for file in &files {
+                self.query_file(file, &deadline, |conn, features| {
+                    losses.read_drops(conn, span, &mut flows, self.keys(), file)?;
                     losses.read_reporters(conn, span)?;
-                    counts.add_file(conn, features, self.keys(), &file)
+                    counts.add_file(conn, features, self.keys(), file)
+                })?;
+            }
+            // Only now it is known up to which time reports were counted.
+            for file in &files {
+                self.query_file(file, &deadline, |conn, _| {
+                    losses.read_concerning(conn, [span.from(), accounted])?;
+                    counts.add_borders(conn, self.keys(), file)
                 })?;
             }
             for (key, sum) in &mut losses.drops {
-                sum.flows = flows.by_key.get(key).map_or(0, |flows| flows.len() as u64);
+                sum.flows = flows.seen.get(key).map_or(0, |flows| flows.len() as u64);
             }
             counts.finish(&mut losses, &deadline)?;
             Ok(losses)
@@ -150,13 +171,13 @@ impl Losses {
         conn: &Connection,
         span: Span,
         flows: &mut DropFlows,
-        keys: &FlowKeyCache,
+        keys: &KnownKeys,
         file: &FileIdentity,
     ) -> rusqlite::Result<()> {
         let sql = "SELECT node, egress_if, queue, reason, flow, count(*), min(ts), max(ts) FROM f0.drop_data
                    WHERE ts >= ?1 AND ts < ?2 GROUP BY node, egress_if, queue, reason, flow";
         let mut file_keys: Option<Keys> = None;
-        for_each_row(conn, sql, span, |row| {
+        each(conn, sql, span, |row| {
             let key = DropKey {
                 node: row.get(0)?,
                 egress_if: row.get(1)?,
@@ -190,22 +211,32 @@ impl Losses {
     }
 
     fn read_reporters(&mut self, conn: &Connection, span: Span) -> rusqlite::Result<()> {
-        let sql = "SELECT node, sum(lost), sum(duplicated) FROM f0.loss_data
-                   WHERE ts >= ?1 AND ts < ?2 GROUP BY node";
-        for_each_row(conn, sql, span, |row| {
-            let loss = match row.get::<_, Option<u32>>(0)? {
+        each_reporter(conn, [span.from(), span.to()], |node, found| {
+            let loss = match node {
                 Some(node) => self.reporters.entry(node).or_default(),
                 None => &mut self.unknown_reporters,
             };
-            loss.lost = loss.lost.saturating_add(unsigned(row, 1)?);
-            loss.duplicated = loss.duplicated.saturating_add(unsigned(row, 2)?);
-            Ok(())
+            loss.add(found);
         })
     }
 
-    /// Compares the packet counts of each two consecutive nodes of a flow's path. `packets` returns a node's counts;
-    /// `reporting` are all nodes that report any flow.
-    fn compare(&mut self, path: &[u32], packets: impl Fn(u32) -> PacketCounts, reporting: &HashSet<u32>) {
+    fn read_concerning(&mut self, conn: &Connection, times: [Nanos; 2]) -> rusqlite::Result<()> {
+        each_reporter(conn, times, |node, found| {
+            if let Some(node) = node {
+                self.concerning.entry(node).or_default().add(found);
+            }
+        })
+    }
+
+    /// Compares the packet counts of each two consecutive nodes of a flow's path. `passed` returns a node's counts, and
+    /// `borders` those near the ends of the time; `reporting` are all nodes that report any flow.
+    fn compare(
+        &mut self,
+        path: &[u32],
+        passed: impl Fn(u32) -> Passed,
+        borders: impl Fn(u32) -> Borders,
+        reporting: &HashSet<u32>,
+    ) {
         for ends in path.windows(2) {
             let [from, to] = [ends[0], ends[1]];
             // A node that reports no flow at all cannot be compared. One that reports others did not see this flow's packets.
@@ -213,8 +244,8 @@ impl Losses {
                 self.silent.insert((from, to));
                 continue;
             }
-            let sent = packets(from);
-            let arrived = packets(to);
+            let sent = passed(from);
+            let arrived = passed(to);
             if sent.forwarded == 0 {
                 continue;
             }
@@ -225,6 +256,13 @@ impl Losses {
                 .saturating_add(arrived.forwarded)
                 .saturating_add(arrived.dropped);
             link.flows += 1;
+            let [sending, receiving] = [borders(from), borders(to)];
+            link.unreceived = link
+                .unreceived
+                .saturating_add(sending.unmatched(&receiving, |sender| sender.forwarded));
+            link.unsent = link
+                .unsent
+                .saturating_add(receiving.unmatched(&sending, Passed::all));
         }
     }
 }
@@ -232,7 +270,7 @@ impl Losses {
 /// Distinct flows per drop key.
 #[derive(Default)]
 struct DropFlows {
-    by_key: HashMap<DropKey, HashSet<u64>>,
+    seen: HashMap<DropKey, HashSet<u64>>,
     /// Number of flows over all keys.
     total: usize,
 }
@@ -240,15 +278,15 @@ struct DropFlows {
 impl DropFlows {
     /// Adds a flow. Returns false if a limit is reached and the flow is not counted.
     fn add(&mut self, key: DropKey, flow: u64) -> bool {
-        let flows = self.by_key.entry(key).or_default();
-        if flows.contains(&flow) {
+        let seen = self.seen.entry(key).or_default();
+        if seen.contains(&flow) {
             return true;
         }
-        if flows.len() >= MAX_FLOWS_PER_KEY || self.total >= MAX_DROP_FLOWS {
+        if seen.len() >= MAX_FLOWS_PER_KEY || self.total >= MAX_DROP_FLOWS {
             return false;
         }
         self.total += 1;
-        flows.insert(flow)
+        seen.insert(flow)
     }
 }
 
@@ -257,14 +295,73 @@ impl DropFlows {
 struct Limits {
     reports: u64,
     /// Maximum number of (flow, node) pairs.
-    packets: usize,
+    passed: usize,
+}
+
+/// Passes the lost and duplicated reports of each node between two times to `add`.
+fn each_reporter(
+    conn: &Connection,
+    times: [Nanos; 2],
+    mut add: impl FnMut(Option<u32>, ReporterLoss),
+) -> rusqlite::Result<()> {
+    let sql = "SELECT node, sum(lost), sum(duplicated) FROM f0.loss_data
+               WHERE ts >= ?1 AND ts < ?2 GROUP BY node";
+    let mut select = conn.prepare_cached(sql)?;
+    let mut rows = select.query(times.map(int))?;
+    while let Some(row) = rows.next()? {
+        let loss = ReporterLoss {
+            lost: unsigned(row, 1)?,
+            duplicated: unsigned(row, 2)?,
+        };
+        add(row.get::<_, Option<u32>>(0)?, loss);
+    }
+    Ok(())
+}
+
+impl ReporterLoss {
+    fn add(&mut self, other: Self) {
+        self.lost = self.lost.saturating_add(other.lost);
+        self.duplicated = self.duplicated.saturating_add(other.duplicated);
+    }
 }
 
 /// Packets of a flow that a node reported.
 #[derive(Clone, Copy, Default, Debug)]
-struct PacketCounts {
+struct Passed {
     forwarded: u64,
     dropped: u64,
+}
+
+impl Passed {
+    /// Adds packets with these names of flags.
+    fn add(&mut self, flags: &str, count: u64) {
+        if flags.split(',').any(|flag| flag == "drop") {
+            self.dropped = self.dropped.saturating_add(count);
+        } else if flags.split(',').any(|flag| flag == "flow") {
+            self.forwarded = self.forwarded.saturating_add(count);
+        }
+    }
+
+    fn all(self) -> u64 {
+        self.forwarded.saturating_add(self.dropped)
+    }
+}
+
+/// Packets of a flow that a node reported near the ends of a time: shortly before its start and after it, and before its end
+/// and after it.
+#[derive(Clone, Copy, Default, Debug)]
+struct Borders([Passed; 4]);
+
+impl Borders {
+    /// Returns the maximum number of packets that this node reported within the time, and `other` shortly before it or after
+    /// it.
+    fn unmatched(&self, other: &Self, count: impl Fn(Passed) -> u64) -> u64 {
+        let [_, first, last, _] = self.0;
+        let [before, .., after] = other.0;
+        let at_start = count(first).min(before.all());
+        let at_end = count(last).min(after.all());
+        at_start.saturating_add(at_end)
+    }
 }
 
 /// The path of a flow in the span.
@@ -287,7 +384,9 @@ struct Counts {
     /// The limits; `reports` is the remaining number of reports.
     limits: Limits,
     /// The packets by flow and node.
-    packets: HashMap<(u64, u32), PacketCounts>,
+    passed: HashMap<(u64, u32), Passed>,
+    /// Those near the ends of the time.
+    borders: HashMap<(u64, u32), Borders>,
     /// The path of each of these flows.
     flow_paths: HashMap<u64, SinglePath>,
     paths: Paths,
@@ -298,10 +397,12 @@ impl Counts {
     fn new(span: Span, until: Nanos, limits: Limits) -> Self {
         Self {
             from: span.from(),
-            until: until.min(span.to()),
+            // What follows shortly after it is known, too.
+            until: until.saturating_sub(UNDER_WAY).min(span.to()),
             is_cut: false,
             limits,
-            packets: HashMap::new(),
+            passed: HashMap::new(),
+            borders: HashMap::new(),
             flow_paths: HashMap::new(),
             paths: Paths::default(),
             truncated: false,
@@ -312,13 +413,13 @@ impl Counts {
         &mut self,
         conn: &Connection,
         features: Features,
-        keys: &FlowKeyCache,
+        keys: &KnownKeys,
         file: &FileIdentity,
     ) -> rusqlite::Result<()> {
         if self.is_cut || self.from >= self.until {
             return Ok(());
         }
-        if let Some(ts) = self.first_uncounted_time(conn)? {
+        if let Some(ts) = self.first_beyond(conn)? {
             self.until = ts;
             self.is_cut = true;
         }
@@ -328,7 +429,7 @@ impl Counts {
 
     /// Returns the time of the first report in a file beyond the limit. All earlier reports are counted, and none of the same
     /// time, so that the reports of one packet are counted together or not at all.
-    fn first_uncounted_time(&self, conn: &Connection) -> rusqlite::Result<Option<Nanos>> {
+    fn first_beyond(&self, conn: &Connection) -> rusqlite::Result<Option<Nanos>> {
         let sql = format!("SELECT ts {FROM_PACKETS} ORDER BY ts LIMIT 1 OFFSET ?3");
         let mut select = conn.prepare_cached(&sql)?;
         select
@@ -343,7 +444,7 @@ impl Counts {
     fn add_reports(
         &mut self,
         conn: &Connection,
-        keys: &FlowKeyCache,
+        keys: &KnownKeys,
         file: &FileIdentity,
     ) -> rusqlite::Result<HashMap<i64, u64>> {
         let sql = format!("SELECT flow, node, flags, count(*) {FROM_PACKETS} GROUP BY flow, node, flags");
@@ -364,24 +465,59 @@ impl Counts {
                 None => file_keys.get(conn, number)?.map(|key| key.id()),
             };
             let Some(flow) = flow else { continue };
-            let Some(packets) = self.packets_entry(flow, row.get(1)?) else {
+            let Some(passed) = self.passed_entry(flow, row.get(1)?) else {
                 continue;
             };
             flow_ids.insert(number, flow);
-            let flags = row.get_ref(2)?.as_str()?;
-            if flags.split(',').any(|flag| flag == "drop") {
-                packets.dropped = packets.dropped.saturating_add(count);
-            } else if flags.split(',').any(|flag| flag == "flow") {
-                packets.forwarded = packets.forwarded.saturating_add(count);
-            }
+            passed.add(row.get_ref(2)?.as_str()?, count);
         }
         Ok(flow_ids)
     }
 
+    /// Adds the reports of a file near the ends of the counted time.
+    fn add_borders(
+        &mut self,
+        conn: &Connection,
+        keys: &KnownKeys,
+        file: &FileIdentity,
+    ) -> rusqlite::Result<()> {
+        let [from, until] = [self.from, self.until];
+        if from >= until {
+            return Ok(());
+        }
+        let times = [
+            (from.saturating_sub(UNDER_WAY), from),
+            (from, from.saturating_add(UNDER_WAY).min(until)),
+            (until.saturating_sub(UNDER_WAY).max(from), until),
+            (until, until.saturating_add(UNDER_WAY)),
+        ];
+        let sql = format!("SELECT flow, node, flags, count(*) {FROM_PACKETS} GROUP BY flow, node, flags");
+        let mut select = conn.prepare_cached(&sql)?;
+        let mut file_keys: Option<Keys> = None;
+        for (place, (start, end)) in times.into_iter().enumerate() {
+            let mut rows = select.query([int(start), int(end)])?;
+            while let Some(row) = rows.next()? {
+                let file_keys = match &mut file_keys {
+                    Some(file_keys) => file_keys,
+                    none => none.insert(keys.load(conn, file, usize::MAX)?),
+                };
+                let Some(flow) = file_keys.get(conn, row.get(0)?)?.map(|key| key.id()) else {
+                    continue;
+                };
+                // Other flows are not compared, so that there are at most as many entries as counts.
+                if self.flow_paths.contains_key(&flow) {
+                    let near = self.borders.entry((flow, row.get(1)?)).or_default();
+                    near.0[place].add(row.get_ref(2)?.as_str()?, unsigned(row, 3)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the count of a flow's packets at a node, unless there are too many counts.
-    fn packets_entry(&mut self, flow: u64, node: u32) -> Option<&mut PacketCounts> {
-        let is_full = self.packets.len() >= self.limits.packets;
-        match self.packets.entry((flow, node)) {
+    fn passed_entry(&mut self, flow: u64, node: u32) -> Option<&mut Passed> {
+        let is_full = self.passed.len() >= self.limits.passed;
+        match self.passed.entry((flow, node)) {
             Entry::Vacant(_) if is_full => {
                 self.truncated = true;
                 // If one node's count is missing, the flow would seem to lose packets there.
@@ -401,12 +537,12 @@ impl Counts {
         &mut self,
         conn: &Connection,
         features: Features,
-        flow_ids: &HashMap<i64, u64>,
+        found: &HashMap<i64, u64>,
     ) -> rusqlite::Result<()> {
         self.paths.next_file();
-        let numbers: FastSet<i64> = flow_ids.keys().copied().collect();
-        let mut history = PathHistory::read(conn, features, self.from, self.until, &numbers, false)?;
-        for (number, flow) in flow_ids {
+        let wanted: FastSet<i64> = found.keys().copied().collect();
+        let mut history = PathHistory::read(conn, features, self.from, self.until, &wanted, false)?;
+        for (number, flow) in found {
             for (_, path) in history.paths(conn, *number, self.from, self.until)? {
                 let path = SinglePath::Known(self.paths.index(conn, path)?);
                 let known = self.flow_paths.entry(*flow).or_insert(SinglePath::Unknown);
@@ -425,13 +561,14 @@ impl Counts {
         losses.counted_until = self.is_cut.then_some(self.until);
         let paths = self.paths.into_nodes();
         let comparable: Vec<bool> = paths.iter().map(|path| can_be_compared(path)).collect();
-        let reporting: HashSet<u32> = self.packets.keys().map(|(_, node)| *node).collect();
+        let reporting: HashSet<u32> = self.passed.keys().map(|(_, node)| *node).collect();
         for (flow, path) in &self.flow_paths {
             deadline.check()?;
             match path {
                 SinglePath::Known(index) if comparable[*index] => losses.compare(
                     &paths[*index],
-                    |node| self.packets.get(&(*flow, node)).copied().unwrap_or_default(),
+                    |node| self.passed.get(&(*flow, node)).copied().unwrap_or_default(),
+                    |node| self.borders.get(&(*flow, node)).copied().unwrap_or_default(),
                     &reporting,
                 ),
                 _ => losses.left_out += 1,

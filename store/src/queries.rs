@@ -5,16 +5,18 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::time::Duration;
 
 use collector::event::{Basis, Drop, Kind, Loss, Nanos, Rollup};
 use detect::Metric;
 use rusqlite::Row;
 use wire::FlowKey;
 
+use crate::earlier::EarlierState;
 use crate::guard::Deadline;
 use crate::identity::FileIdentity;
 use crate::intern::{parse_flow, parse_path};
-use crate::query::{QueryError, QueryOptions, Value, nanos};
+use crate::query::{QueryError, QueryErrorKind, QueryOptions, Value, nanos};
 use crate::reader::{FileGroup, Reader};
 use crate::rows::{
     EventFilter, EventNames, EventRank, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter,
@@ -44,6 +46,8 @@ const SEARCH_WINDOWS: [Nanos; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_0
 /// Number of newest files that are queried first.
 const FIRST_GROUP_FILES: usize = 4;
 const EVENTS_PER_POINT: usize = 8;
+/// Time limit for the search of a flow's state before a time.
+const SEARCH: Duration = Duration::from_secs(3);
 
 impl Reader {
     /// Returns events, newest first.
@@ -265,7 +269,43 @@ impl Reader {
         )?;
         let is_cut = events.len() == max_events;
         events.reverse();
-        Ok(FlowHistory::from_events(events, is_cut, limit))
+        let before = FlowHistory::known_from(&events, cut, from);
+        let earlier = self.earlier(flow, before)?;
+        Ok(FlowHistory::from_events(earlier, events, is_cut, limit))
+    }
+
+    /// Returns the state of a flow before a time; the default without one.
+    fn earlier(&self, flow: &FlowKey, before: Option<Nanos>) -> Result<EarlierState, QueryError> {
+        let mut earlier = EarlierState::default();
+        let Some(before) = before else {
+            return Ok(earlier);
+        };
+        let oldest = self.totals()?.from.unwrap_or(before);
+        let deadline = self.deadline_in(SEARCH);
+        for (start, end) in EarlierState::windows(before, oldest) {
+            let mut clause = Clause::new("events", EVENT_COLUMNS);
+            clause.time(Some(start), Some(end));
+            clause.equal("flow", Some(text(flow)));
+            clause.terms.push(EarlierState::events_of(before, end).to_owned());
+            let ranked = Ranked::new(event_row, |row| (row.event.ts, row.event.id));
+            let budget = earlier.budget();
+            let rows = match self.latest_until(&clause, budget, &deadline, ranked) {
+                Err(error) if error.kind == QueryErrorKind::Timeout => {
+                    self.remember_notes(&[FlowHistory::INCOMPLETE.to_owned()]);
+                    return Ok(earlier);
+                }
+                rows => rows?,
+            };
+            let is_cut = rows.len() == budget;
+            if earlier.add_window(rows) {
+                break;
+            }
+            if is_cut {
+                self.remember_notes(&[FlowHistory::INCOMPLETE.to_owned()]);
+                break;
+            }
+        }
+        Ok(earlier)
     }
 
     /// Returns totals over all files. This is cheap, because each file stores its counts in `meta`.
@@ -443,10 +483,28 @@ impl FlowHistory {
         limit.saturating_mul(EVENTS_PER_POINT)
     }
 
-    /// Builds a flow's history from its events in ascending time order, keeping the latest `limit` points. `is_cut` means that
-    /// older events exist.
-    pub fn from_events(events: Vec<EventRow>, is_cut: bool, limit: usize) -> Self {
+    /// Note of an answer without some values that were stored long before its time.
+    pub const INCOMPLETE: &str = "hop latencies may be missing: those that did not change for a long time were not found among the many earlier events \
+                                  of the flow";
+
+    /// Returns the time before which a flow's state is to be found with [`EarlierState`]: the start `from`, or the first of the
+    /// events (in ascending time order) if older ones are missing. `None` if the events are all that there are.
+    pub fn known_from(events: &[EventRow], is_cut: bool, from: Option<Nanos>) -> Option<Nanos> {
+        match events.first() {
+            // Some events of the same time may be missing, too.
+            Some(first) if is_cut => Some(first.event.ts.saturating_add(1)),
+            _ => from,
+        }
+    }
+
+    /// Builds a flow's history from its events in ascending time order, keeping the latest `limit` points. `earlier` is the
+    /// state before them, and `is_cut` means that older events exist.
+    pub fn from_events(mut earlier: EarlierState, events: Vec<EventRow>, is_cut: bool, limit: usize) -> Self {
+        earlier.settle();
         let mut history = Self {
+            before: earlier.point,
+            paths: earlier.path.into_iter().collect(),
+            threshold: earlier.threshold,
             truncated: is_cut,
             ..Self::default()
         };
@@ -477,10 +535,11 @@ impl FlowHistory {
                 }
             }
         }
+        // The latest value of a flow also shows its path.
+        if !row.path.is_empty() && self.paths.last().is_none_or(|(_, path)| *path != row.path) {
+            self.paths.push((event.ts, row.path));
+        }
         if event.metric == Some(Metric::FlowPath) {
-            if !row.path.is_empty() && self.paths.last().is_none_or(|(_, path)| *path != row.path) {
-                self.paths.push((event.ts, row.path));
-            }
             return;
         }
         let Some(value) = event.value else { return };
@@ -499,7 +558,8 @@ impl FlowHistory {
     /// Returns the point at `ts`: the latest one, or a new one that starts with the values of the latest.
     fn point(&mut self, ts: Nanos) -> &mut FlowPoint {
         if self.series.last().is_none_or(|point| point.ts != ts) {
-            let before = self.series.last().cloned().unwrap_or_default();
+            let before = self.series.last().or(self.before.as_ref());
+            let before = before.cloned().unwrap_or_default();
             self.series.push(FlowPoint { ts, ..before });
         }
         let last = self.series.len() - 1;
@@ -509,7 +569,7 @@ impl FlowHistory {
     /// Sorts each point's hops in path order at that time and removes nodes that left the path. If no complete path was
     /// reported, unknown nodes are kept, ordered by ID.
     fn arrange(&mut self) {
-        for point in &mut self.series {
+        for point in self.before.iter_mut().chain(&mut self.series) {
             let later = self.paths.partition_point(|(ts, _)| *ts <= point.ts);
             let path = later.checked_sub(1).map_or(&[][..], |i| &self.paths[i].1);
             if !path.is_empty() && !path.contains(&u32::MAX) {

@@ -27,7 +27,8 @@ const MAX_WINDOWS: usize = 10_000;
 const MAX_RECORDING: Nanos = 60_000_000_000;
 const RECORDING_COLUMNS: &str = "src, dst, sport, dport, proto, ts, since, until, kind, metric, node, interface, queue, value, \
                                  rule, id, reports, every, late";
-const PASSAGE_COLUMNS: &str = "src, dst, sport, dport, proto, ts, egress_ts, queue, queue_occupancy, hop_latency, egress_if, source, path";
+const PASSAGE_COLUMNS: &str =
+    "src, dst, sport, dport, proto, ts, egress_ts, queue, queue_occupancy, latency, egress_if, source, path";
 
 /// Selects the metric, time span and resolution of a heat map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,12 +145,12 @@ pub struct RecordingRow {
     pub late: bool,
 }
 
-/// A packet that passed a queue, as reported by the node. Values are in the device's units.
+/// A packet that passed a queue, as reported by the node. Its latency is in ns, other values in the device's units.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PassageRow {
     /// Receive time of the report.
     pub ts: Nanos,
-    /// The packet's passage: `latency` in ticks of the device; `ts` is the egress time if reported, or else the receive time of
+    /// The packet's passage; `ts` is the egress time if reported, or else the receive time of
     /// the report.
     pub passage: Passage,
     /// The queue that the packet passed.

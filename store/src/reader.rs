@@ -167,7 +167,7 @@ impl Reader {
         lock(&self.notes).iter().cloned().collect()
     }
 
-    fn remember_notes(&self, notes: &[String]) {
+    pub(crate) fn remember_notes(&self, notes: &[String]) {
         let mut all = lock(&self.notes);
         for note in notes {
             if all.len() < MAX_NOTES {
@@ -380,7 +380,7 @@ impl Reader {
         self.deadline_in(QueryOptions::default().timeout)
     }
 
-    fn deadline_in(&self, timeout: Duration) -> Deadline {
+    pub(crate) fn deadline_in(&self, timeout: Duration) -> Deadline {
         Deadline::new(timeout, self.stop.clone())
     }
 
@@ -578,7 +578,8 @@ impl StoredStart {
     /// Adds a file. The oldest is added first.
     fn add(&mut self, id: FileId, facts: &FileFacts) {
         if self.start.is_none() {
-            self.start = facts.time("from").map(|earliest| id.lower_bound(earliest));
+            let earliest = facts.time(join::FIRST_RECORD).or(known.time("from"));
+            self.cut = earliest.map(|earliest| id.lower_bound(earliest));
         }
         for (stream, first) in Stream::ALL.into_iter().zip(&mut self.first_records) {
             let [number, base] =

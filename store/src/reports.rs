@@ -4,7 +4,7 @@ use collector::event::Nanos;
 use wire::report::{Flags, Report};
 use wire::{FlowKey, Hop};
 
-/// An owned copy of a decoded report. Values are as the device sent them, without unit conversion.
+/// An owned copy of a decoded report. Values are as the device sent them, without unit conversion, but for the latencies.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReportRow {
     /// Time of receipt, ns since 1970.
@@ -29,13 +29,23 @@ pub struct ReportRow {
     pub flow: Option<FlowKey>,
     /// The hops in forwarding order.
     pub hops: Vec<Hop>,
+    /// Time of the packet in the node of each hop, ns, as the collector reads it: reported, or computed from the timestamps.
+    /// `None` if it is unknown or implausible.
+    pub latencies: Vec<Option<Nanos>>,
     /// True if the hops form a path. A record of SF-INT has one hop; the other hops are in other reports.
     pub is_path: bool,
 }
 
 impl ReportRow {
-    /// Copies the stored fields of `report`, received at `ts` from `source`.
-    pub fn new(report: &Report<'_>, ts: Nanos, source: [u8; 16]) -> Self {
+    /// Copies the stored fields of `report`, received at `ts` from `source`. `latency` returns the time of the packet in the
+    /// node of a hop, ns.
+    pub fn new(
+        report: &Report<'_>,
+        ts: Nanos,
+        source: [u8; 16],
+        latency: impl Fn(&Hop) -> Option<Nanos>,
+    ) -> Self {
+        let hops: Vec<Hop> = report.hops().collect();
         Self {
             ts,
             source,
@@ -47,7 +57,8 @@ impl ReportRow {
             report_type: report.report_type,
             drop_reason: report.drop_reason,
             flow: report.flow,
-            hops: report.hops().collect(),
+            latencies: hops.iter().map(latency).collect(),
+            hops,
             is_path: !report.is_single_record(),
         }
     }
@@ -80,7 +91,7 @@ mod tests {
         let paths = ["tr20_emb", "sfint_rep", "sfint_rep_medium"].map(|name| {
             let bytes = testkit::vectors::bytes(name);
             let report = decoder.reports(&bytes).next().unwrap().unwrap();
-            let row = ReportRow::new(&report, 1, [0; 16]);
+            let row = ReportRow::new(&report, 1, [0; 16], |_| None);
             (row.hops.len(), row.path())
         });
         assert_eq!(paths, [(3, vec![1, 2, 3]), (1, vec![]), (2, vec![])]);

@@ -192,9 +192,12 @@ pub struct FlowState {
 /// A flow over time.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct FlowHistory {
+    /// The values before the series: those that held when it began.
+    pub before: Option<FlowPoint>,
     /// Latencies, in ascending order of time.
     pub series: Vec<FlowPoint>,
-    /// The flow's paths with their start times, in ascending order of time.
+    /// The flow's paths with their start times, in ascending order of time. If the start of the first one is not stored, its
+    /// time is that of the first stored event that showed it.
     pub paths: Vec<(Nanos, Vec<u32>)>,
     /// Largest threshold of the hop latency changes, ns: an unreported latency may differ from the series by up to this. 0 if
     /// no hop latency changed.

@@ -14,7 +14,7 @@ use crate::files;
 use crate::identity::check_access;
 
 /// Schema version that this program writes. Raised with each change that older programs could not read.
-pub(crate) const VERSION: u32 = 8;
+pub(crate) const VERSION: u32 = 9;
 
 /// First version with first values: [`collector::event::FirstValues`].
 const FIRST_VALUES: u32 = 2;
@@ -165,6 +165,8 @@ pub(crate) struct Features {
     pub(crate) blocks: bool,
     /// Tunnels of dropped packets.
     pub(crate) tunnels: bool,
+    /// Latencies of the hops of reports, ns.
+    pub(crate) latencies: bool,
 }
 
 /// Returns the features of the file that is attached to `conn` as `name`.
@@ -176,13 +178,18 @@ pub(crate) fn features(conn: &Connection, name: &str) -> rusqlite::Result<Featur
         spans: version >= SPANS,
         blocks: version >= BLOCKS,
         tunnels: has_tunnels(conn, name)?,
+        latencies: has_column(conn, name, "report_data", "latency")?,
     })
 }
 
 /// Returns true if drops in the file attached as `name` have a tunnel: from version 8 on, and in files salvaged since.
 pub(crate) fn has_tunnels(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
-    let sql = "SELECT count(*) FROM pragma_table_info('drop_data', ?1) WHERE name = 'tunnel'";
-    conn.query_row(sql, [name], |row| Ok(row.get::<_, i64>(0)? > 0))
+    has_column(conn, name, "drop_data", "tunnel")
+}
+
+fn has_column(conn: &Connection, name: &str, table: &str, column: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM pragma_table_info(?2, ?1) WHERE name = ?3";
+    conn.query_row(sql, [name, table, column], |row| Ok(row.get::<_, i64>(0)? > 0))
 }
 
 fn version(conn: &Connection, name: &str) -> rusqlite::Result<u32> {

@@ -63,7 +63,7 @@ CREATE TABLE report_data (
   flags TEXT NOT NULL, report_type INTEGER, drop_reason INTEGER, flow INTEGER, path INTEGER,
   hop INTEGER, node INTEGER, ingress_if INTEGER, egress_if INTEGER, hop_latency INTEGER, queue INTEGER,
   queue_occupancy INTEGER, ingress_ts INTEGER, egress_ts INTEGER, l2_ingress_if INTEGER, l2_egress_if INTEGER,
-  tx_utilization INTEGER, buffer INTEGER, buffer_occupancy INTEGER,
+  tx_utilization INTEGER, buffer INTEGER, buffer_occupancy INTEGER, latency INTEGER,
   PRIMARY KEY (ts, seq)
 ) WITHOUT ROWID;
 CREATE INDEX report_flow ON report_data (chunk, flow, ts) WHERE flow IS NOT NULL;
@@ -154,7 +154,7 @@ CREATE VIEW reports AS
 SELECT e.ts, e.source, e.version, e.reporter, e.hw_id, e.sequence, e.flags, e.report_type, e.drop_reason, f.flow, f.src,
        f.dst, f.sport, f.dport, f.proto, p.path, e.hop, e.node, e.ingress_if, e.egress_if, e.hop_latency, e.queue,
        e.queue_occupancy, e.ingress_ts, e.egress_ts, e.l2_ingress_if, e.l2_egress_if, e.tx_utilization, e.buffer,
-       e.buffer_occupancy
+       e.buffer_occupancy, e.latency
 FROM report_data e
 LEFT JOIN flow_key f ON f.id = e.flow
 LEFT JOIN path_text p ON p.id = e.path;

@@ -20,7 +20,7 @@ use crate::rows::int;
 use crate::schema::{self, EventIndexes, kind_code};
 use crate::summary::{self, EventNumbers, Summary};
 
-const REPORT_COLUMNS: usize = 27;
+const REPORT_COLUMNS: usize = 28;
 /// Rows per statement: 32 are as fast as 100, 8 are not.
 const ROWS_PER_INSERT: usize = 32;
 /// Rows per chunk, as a power of two. 65,536 entries of a flow index take one megabyte, so inserts stay in the CPU cache (2^20
@@ -221,7 +221,8 @@ impl Segment {
                 let seq = meta.next_seq(report.ts);
                 insert.raw_bind_parameter(2, seq)?;
                 insert.raw_bind_parameter(3, seq >> CHUNK_BITS)?;
-                bind_hop(&mut insert, i, report.hops.get(i))?;
+                let latency = report.latencies.get(i).copied().flatten();
+                bind_hop(&mut insert, i, report.hops.get(i), latency)?;
                 insert.raw_execute()?;
             }
         }
@@ -657,7 +658,12 @@ fn bind_report(
     insert.raw_bind_parameter(13, path)
 }
 
-fn bind_hop(insert: &mut CachedStatement<'_>, i: usize, hop: Option<&Hop>) -> rusqlite::Result<()> {
+fn bind_hop(
+    insert: &mut CachedStatement<'_>,
+    i: usize,
+    hop: Option<&Hop>,
+    latency: Option<Nanos>,
+) -> rusqlite::Result<()> {
     let number = hop.map(|_| i as i64);
     let hop = hop.copied().unwrap_or_default();
     let values = [
@@ -675,6 +681,7 @@ fn bind_hop(insert: &mut CachedStatement<'_>, i: usize, hop: Option<&Hop>) -> ru
         hop.tx_utilization.map(i64::from),
         hop.buffer_id.map(i64::from),
         hop.buffer_occupancy.map(i64::from),
+        latency.map(int),
     ];
     // The hop's columns are the last ones.
     let first = REPORT_COLUMNS - values.len() + 1;

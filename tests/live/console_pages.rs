@@ -424,6 +424,86 @@ fn pages_of_a_time_are_the_same_from_the_store_and_from_clickhouse() {
     alerts(servers, begin);
 }
 
+/// The records of a device that repeats its numbers and has no clock, as a collector of a pair stored them.
+fn repeated(begin: u64) -> Batch {
+    let mut batch = Batch::with_capacity(4_000);
+    for second in 0..600 {
+        let ts = begin + second * SECOND;
+        batch.drop_report(&Drop {
+            id: 77,
+            ..records::drop_report(ts, 7)
+        });
+        // A queue fills and empties by turns.
+        batch.event(
+            &Event {
+                id: 1 + second % 2,
+                metric: Some(Metric::QueueOccupancy),
+                node: Some(7),
+                queue: Some(0),
+                value: Some(if second % 2 == 0 { 5 } else { 500 }),
+                ..records::bare(ts)
+            },
+            &[],
+        );
+        let path = Event {
+            id: 11 + second % 2,
+            kind: Kind::PathChange,
+            metric: Some(Metric::FlowPath),
+            flow: Some(records::flow(1)),
+            value: Some(2),
+            ..records::bare(ts)
+        };
+        batch.event(&path, if second % 2 == 0 { &[1, 2] } else { &[1, 3] });
+    }
+    batch
+}
+
+#[test]
+fn records_of_one_id_count_as_often_as_a_collector_stored_them() {
+    let Some(engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
+    let (_directory, password) = password();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let begin = (now / 60 - 30) * MINUTE;
+    let first = collector("c1", repeated(begin), &engine, &password);
+    prepare(&first);
+    // The copies come earlier, so that the first one's are shown.
+    let second = collector("c2", repeated(begin - 100 * MS), &engine, &password);
+    [&first, &second].into_iter().for_each(drain);
+    let console = console(&engine, &password, "");
+    let servers = [&first, &console];
+    let span = format!("from={}&to={}", begin - MINUTE, begin + 20 * MINUTE);
+    let count = |question: &str, list: &str| {
+        let [here, there] = servers.map(|server| server.json(&format!("/api/v1/{question}")));
+        let [here, there] = [&here, &there].map(|answer| answer[list].clone());
+        (here, there)
+    };
+    let found = alike(servers, &format!("losses?{span}"), "drops");
+    assert_eq!(found["drops"][0]["packets"], json!(600));
+    let (here, there) = count(&format!("nodes?{span}"), "nodes");
+    assert_eq!(
+        (&here[0]["drops"], &there[0]["drops"]),
+        (&json!(600), &json!(600))
+    );
+    let (here, there) = count(&format!("activity?{span}"), "kinds");
+    assert_eq!(here, there);
+    assert_eq!(here["change"], json!(600));
+    let (here, there) = count(&format!("queues/7?queue=0&{span}"), "drops");
+    assert_eq!((&here, &here[0]["count"]), (&there, &json!(600)));
+    let events = alike(
+        servers,
+        &format!("events?{span}&kind=change&limit=1000"),
+        "events",
+    );
+    assert_eq!(events["events"].as_array().map(Vec::len), Some(600));
+    let changes = alike(servers, &format!("paths/changes?{span}&limit=1000"), "changes");
+    assert!(
+        changes["total"].as_u64().is_some_and(|total| total > 590),
+        "{changes:#}"
+    );
+}
+
 #[test]
 fn exported_hops_say_who_was_in_a_queue_and_what_is_behind_an_interface() {
     let Some(engine) = ClickHouse::start(SECRET) else {

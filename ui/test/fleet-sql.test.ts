@@ -40,7 +40,7 @@ test('events with one id are copies only if at most ten seconds are between them
   for (const sql of statements) {
     assert.match(
       sql,
-      /PARTITION BY id ORDER BY ts [^]*next = 0 OR next > toUnixTimestamp64Nano\(ts\) \+ 10000000000\)/,
+      /PARTITION BY id, nth ORDER BY ts [^]*next = 0 OR next > toUnixTimestamp64Nano\(ts\) \+ 10000000000\)/,
     );
     assert.doesNotMatch(sql, /LIMIT 1 BY|uniqExact/);
   }

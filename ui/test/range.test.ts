@@ -34,6 +34,24 @@ test('a range is read from an address and written back', () => {
   }
 });
 
+test('a time without a zone is UTC, wherever the page is opened', () => {
+  const zone = process.env.TZ;
+  process.env.TZ = 'Europe/Berlin';
+  const expected = { from: Date.parse('2026-11-26T03:10:00Z'), to: Date.parse('2026-11-26T03:12:30.500Z') };
+  for (const text of [
+    'from=2026-11-26T03:10&to=2026-11-26T03:12:30.5',
+    'from=2026-11-26 03:10&to=2026-11-26 03:12:30.5',
+    'from=2026-11-26T04:10%2B01:00&to=2026-11-26T03:12:30.5Z',
+  ])
+    assert.deepEqual(read(text), expected, text);
+  assert.deepEqual(read('from=2026-11-26&to=2026-11-27'), {
+    from: Date.parse('2026-11-26T00:00:00Z'),
+    to: Date.parse('2026-11-27T00:00:00Z'),
+  });
+  if (zone === undefined) delete process.env.TZ;
+  else process.env.TZ = zone;
+});
+
 test('what cannot be read is the usual range', () => {
   for (const text of ['last=soon', 'last=0m', 'from=x&to=y', 'from=2026-11-26T03:12:00Z', 'last=-5m'])
     assert.deepEqual(read(text), { last: 900 }, text);

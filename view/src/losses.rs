@@ -75,8 +75,8 @@ pub struct LinkLoss {
     pub dropped: u64,
     /// Packets that the sending node reported as forwarded to it, or null if not counted.
     pub sent: Option<u64>,
-    /// Lower bound of the packets that were lost on the link: the difference of both ends, less what reports that
-    /// were lost or repeated can explain.
+    /// Lower bound of the packets that were lost on the link: the difference of both ends, less what lost and
+    /// repeated reports, and packets under way at the ends of the time, can explain.
     pub lost: Option<u64>,
     /// Upper bound of the packets that were lost on the link.
     pub lost_most: Option<u64>,

@@ -68,7 +68,7 @@ impl FabricSink for Observer {
             .decoder
             .reports(payload)
             .flatten()
-            .map(|report| ReportRow::new(&report, t, source));
+            .map(|report| ReportRow::new(&report, t, source, |_| None));
         self.rows.extend(rows);
     }
 
@@ -348,6 +348,7 @@ fn what_is_not_known_is_said() {
         sent,
         arrived,
         flows: 1,
+        ..LinkCount::default()
     };
     let losses = Losses {
         links: [
@@ -357,7 +358,7 @@ fn what_is_not_known_is_said() {
         ]
         .into(),
         silent: [(4, 5)].into(),
-        reporters: [(
+        concerning: [(
             2,
             ReporterLoss {
                 lost: 3,

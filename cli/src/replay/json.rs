@@ -1,13 +1,15 @@
 //! JSON output of `hopwise replay`, one object. Field names are stable; they are documented in `docs/reference/cli-json.md`.
 
 use collector::event::{Kind, SequenceEvent};
-use collector::{StreamId, StreamView};
+use collector::{Collector, StreamId, StreamView};
 use detect::Metric;
 use wire::{FlowKey, Refusal};
 
 use super::Summary;
 use super::findings::{Extremes, Flow, node_id};
-use super::summary::{Anomaly, anomaly, refusal_count, sorted_streams, source_text, version_text};
+use super::summary::{
+    Anomaly, anomaly, evicted_sources, refusal_count, sorted_streams, source_text, version_text,
+};
 use terminal::json::{self, Object, Text};
 
 /// Formats the results as one JSON object and a newline.
@@ -97,6 +99,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
         o.objects("sources", sorted_streams(collector.streams()), |stream, o| {
             write_source(o, &stream)
         });
+        write_evicted(o, collector);
         if let Some(stored) = &summary.store_stats {
             o.object("store", |o| {
                 o.field("written", stored.stored())
@@ -214,6 +217,17 @@ fn write_source(o: &mut Object<'_>, stream: &StreamView) {
         .field("restarts", stream.restarts);
     o.field("countable", stream.countable)
         .field("mixed", stream.mixed);
+}
+
+/// Writes the losses of sources that left the table, if there are any.
+fn write_evicted(o: &mut Object<'_>, collector: &Collector) {
+    if let Some(gone) = evicted_sources(collector) {
+        o.object("evicted_sources", |o| {
+            o.field("count", gone.count)
+                .field("lost", gone.lost)
+                .field("unconfirmed", gone.unconfirmed);
+        });
+    }
 }
 
 fn identity(o: &mut Object<'_>, id: &StreamId) {

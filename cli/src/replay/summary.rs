@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use collector::event::SequenceEventKind;
-use collector::{StreamId, StreamView};
+use collector::{Collector, StreamId, StreamView};
 use wire::Refusal;
 
 use super::Summary;
@@ -28,9 +28,27 @@ pub(super) fn sorted_streams(streams: impl Iterator<Item = StreamView>) -> Vec<S
     streams
 }
 
-/// Formats a report version, which is stored as ten times its value: `0.5`, `1.0` or `2.0`.
-pub(super) fn version_text(id: &StreamId) -> String {
-    format!("{}.{}", id.version / 10, id.version % 10)
+/// Returns the name of a report version: `0.5`, `1.0`, `2.0` or `aggregate`.
+pub(super) fn version_text(id: &StreamId) -> &'static str {
+    collect_role::monitor::version_name(id.version)
+}
+
+/// The sources that left the table because others needed the room, which the list of sources lacks.
+pub(super) struct EvictedSources {
+    pub(super) count: u64,
+    pub(super) lost: u64,
+    pub(super) unconfirmed: u64,
+}
+
+/// Returns the sources that left the table, if there are any.
+pub(super) fn evicted_sources(collector: &Collector) -> Option<EvictedSources> {
+    let count = collector.tables().streams.evicted;
+    let losses = collector.evicted_losses();
+    (count > 0).then_some(EvictedSources {
+        count,
+        lost: losses.lost,
+        unconfirmed: losses.unconfirmed,
+    })
 }
 
 /// Formats the source address; IPv4-mapped addresses appear as IPv4.

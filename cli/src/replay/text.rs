@@ -6,7 +6,9 @@ use wire::{FlowKey, Refusal};
 
 use super::Summary;
 use super::findings::{Extremes, node_id};
-use super::summary::{Anomaly, anomaly, refusal_count, sorted_streams, source_text, version_text};
+use super::summary::{
+    Anomaly, anomaly, evicted_sources, refusal_count, sorted_streams, source_text, version_text,
+};
 use collect_role::replay::Difference;
 use terminal::{Align, Table, units};
 use view::Names;
@@ -359,7 +361,7 @@ fn sources(summary: &Summary<'_>) -> String {
             source_text(&stream.id),
             stream.id.node.map_or("-".into(), |node| summary.names.node(node)),
             stream.id.hw_id.to_string(),
-            version_text(&stream.id),
+            version_text(&stream.id).to_owned(),
             units::count(stream.datagrams),
             number(stream.lost),
             number(stream.reordered),
@@ -369,10 +371,18 @@ fn sources(summary: &Summary<'_>) -> String {
         ]);
     }
     if table.is_empty() {
-        String::new()
-    } else {
-        table.render()
+        return String::new();
     }
+    let mut out = table.render();
+    if let Some(gone) = evicted_sources(summary.collector) {
+        out.push_str(&format!(
+            "… and {} that left the table (`[collector] max_sources`): {} lost, {} more missing\n",
+            units::counted(gone.count, "source"),
+            units::count(gone.lost),
+            units::count(gone.unconfirmed),
+        ));
+    }
+    out
 }
 
 fn sequence(summary: &Summary<'_>) -> String {

@@ -27,6 +27,13 @@ pub fn implausible_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
     clock::exact_implausible(reported, ingress, egress, hop.wide_ts, units)
 }
 
+/// Returns the time that a packet spent in a node, ns, as the collector reads it under `profile`: the reported hop latency, or
+/// the egress less the ingress timestamp. `None` if it is unknown or implausible.
+pub fn hop_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
+    let latency = Reading::of(hop, Units::from(profile)).latency;
+    is_plausible(latency).then_some(latency)
+}
+
 pub(crate) use clock::{
     IMPLAUSIBLE, between, implausible_value, is_plausible, lacks_ingress, mark_implausible, narrow,
 };

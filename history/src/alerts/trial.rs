@@ -5,8 +5,11 @@
 //! show that reports stopped ([`Holding`]). A silent flow is not evaluated; as in the collector, a firing rule keeps firing
 //! until the flow's next report or its expiry. Queue events name no flow, and flows do not tell their queue, so a flow sees the
 //! fullest queue and the busiest link of each node on its path.
+//!
+//! The events of one report have one time, and come in any order. So a flow is evaluated once all events of a time were read:
+//! in between, old values of some nodes would stand beside new ones of others.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use collector::{Event, Kind};
 use detect::{HopValues, Metric, Observation, RuleSet, observation::NO_NODE};
@@ -31,6 +34,12 @@ pub struct Trial {
     /// Flows by the nodes on their paths.
     flows_by_node: HashMap<u32, BTreeSet<FlowKey>>,
     nodes: HashMap<u32, NodeLevels>,
+    /// Time of the events that were read last, ns.
+    now: u64,
+    /// Flows to be evaluated at this time.
+    due: BTreeSet<FlowKey>,
+    /// Values that changed at this time.
+    changed: HashSet<Changed>,
     /// Remaining budget of evaluation steps.
     steps_left: u64,
     firing_count: u64,
@@ -117,6 +126,30 @@ fn has_value(event: &Event) -> bool {
     matches!(event.kind, New | Change | PathChange | PathLoop | Latest) && event.metric.is_some()
 }
 
+/// A value that an event changed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Changed {
+    flow: Option<FlowKey>,
+    metric: Metric,
+    node: Option<u32>,
+    queue: Option<u8>,
+    interface: Option<u32>,
+}
+
+impl Changed {
+    /// Returns the value that an event changed; `None` for other events.
+    fn from_event(event: &Event) -> Option<Self> {
+        let is_change = matches!(event.kind, Kind::New | Kind::Change | Kind::PathChange);
+        Some(Self {
+            flow: event.flow,
+            metric: event.metric.filter(|_| is_change)?,
+            node: event.node,
+            queue: event.queue,
+            interface: event.interface,
+        })
+    }
+}
+
 /// The state of a flow.
 #[derive(Debug, Default)]
 struct FlowState {
@@ -164,6 +197,9 @@ impl Trial {
             flows: HashMap::new(),
             flows_by_node: HashMap::new(),
             nodes: HashMap::new(),
+            now: 0,
+            due: BTreeSet::new(),
+            changed: HashSet::new(),
             steps_left: MAX_STEPS,
             firing_count: 0,
             counts,
@@ -174,10 +210,17 @@ impl Trial {
         }
     }
 
-    /// Processes an event whose value holds until `end`. Returns false once the step budget is used up: later events are not
-    /// evaluated.
+    /// Processes an event whose value holds until `end`. Returns false once the step budget is used up: this event and later
+    /// ones are not evaluated.
     pub fn read(&mut self, row: &EventRow, end: u64) -> bool {
         let event = &row.event;
+        // A value that changes twice at one time belongs to two reports.
+        let changed = Changed::from_event(event);
+        if event.ts != self.now || changed.is_some_and(|changed| self.changed.contains(&changed)) {
+            self.evaluate_due();
+        }
+        self.now = event.ts;
+        self.changed.extend(changed);
         match (event.flow, event.node) {
             (Some(flow), _) => self.read_flow(flow, row, end),
             (None, Some(node)) => self.read_node(node, event, end),
@@ -216,7 +259,7 @@ impl Trial {
             (Metric::HopLatency, Some(node), Some(value)) => _ = state.latencies.insert(node, value),
             _ => {}
         }
-        self.evaluate(flow, event.ts);
+        self.due.insert(flow);
     }
 
     fn set_path(&mut self, flow: FlowKey, path: &[u32]) {
@@ -251,14 +294,8 @@ impl Trial {
             Metric::FlowPath | Metric::FlowLatency | Metric::HopLatency => return,
         }
         if self.rules.uses(metric) {
-            let flows: Vec<FlowKey> = self
-                .flows_by_node
-                .get(&node)
-                .into_iter()
-                .flatten()
-                .copied()
-                .collect();
-            flows.into_iter().for_each(|flow| self.evaluate(flow, event.ts));
+            self.due
+                .extend(self.flows_by_node.get(&node).into_iter().flatten());
         }
     }
 
@@ -269,6 +306,14 @@ impl Trial {
         }) = self.flows.remove(&flow)
         {
             self.end(number, ts);
+        }
+    }
+
+    /// Evaluates the flows with events at the time that was read last.
+    fn evaluate_due(&mut self) {
+        self.changed.clear();
+        for flow in std::mem::take(&mut self.due) {
+            self.evaluate(flow, self.now);
         }
     }
 
@@ -350,7 +395,8 @@ impl Trial {
     }
 
     /// Returns the firings. `already` is the number of flows for which the rule fired at the start of the range.
-    pub fn finish(self, already: usize) -> TrialView {
+    pub fn finish(mut self, already: usize) -> TrialView {
+        self.evaluate_due();
         TrialView {
             from: self.range.from,
             to: self.range.to,
@@ -364,8 +410,9 @@ impl Trial {
         }
     }
 
-    /// Returns the number of flows for which the rule fires now.
-    pub fn firing(&self) -> usize {
+    /// Returns the number of flows for which the rule fires after all events that were read.
+    pub fn firing(&mut self) -> usize {
+        self.evaluate_due();
         self.flows.values().filter(|state| state.firing.is_some()).count()
     }
 }
@@ -624,6 +671,37 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_is_evaluated_once_for_all_events_of_a_report() {
+        let hop = |ts, node, value| {
+            let mut row = latency(ts, 1, value);
+            (row.event.metric, row.event.node) = (Some(Metric::HopLatency), Some(node));
+            row
+        };
+        // Each report has one hop above 4 us, by turns the first and the second; its events come in any order.
+        let first = FirstRow {
+            hop_latencies: vec![100, 5_000],
+            ..FirstRow::default()
+        };
+        let begin = EventRow {
+            first: Some(first),
+            ..path(110, 1, &[7, 8])
+        };
+        let mut rows = vec![begin];
+        for ts in 111..130 {
+            let [slow, fast] = if ts % 2 == 0 { [8, 7] } else { [7, 8] };
+            let pair = [hop(ts, fast, 100), hop(ts, slow, 5_000)];
+            rows.extend(if ts % 3 == 0 { [1, 0] } else { [0, 1] }.map(|at: usize| pair[at].clone()));
+        }
+        let found = tried("any(hop_latency > 4us)", &rows);
+        let times = found.firings.iter().map(|one| (one.ts, one.until));
+        assert_eq!(times.collect::<Vec<_>>(), [(110, None)]);
+        assert_eq!(tried("all(hop_latency > 4us)", &rows).times, 0);
+        // Two changes of one value at one time are those of two reports.
+        let twice = [path(100, 1, &[7]), hop(110, 7, 9_000), hop(110, 7, 10)];
+        assert_eq!(tried("hop_latency > 4us", &twice).times, 1);
+    }
+
+    #[test]
     fn nodes_that_are_not_known_are_no_loop() {
         let of = |nodes: &[u32]| tried("loop", &[path(110, 1, nodes)]).times;
         assert_eq!(
@@ -648,14 +726,15 @@ mod tests {
             let goes_on = trial.read(&row, u64::MAX);
             (before - trial.steps_left, goes_on)
         };
-        assert_eq!(read(path(110, 1, &[7, 8, 9])), (4, true));
-        assert_eq!(read(queue(111, 8, 0, 5)), (5, true));
-        assert_eq!(read(queue(112, 8, 1, 5)), (6, true));
-        trial.steps_left = 6;
-        assert!(!trial.read(&queue(113, 8, 1, 90), u64::MAX), "it is used up");
+        // An event is evaluated when a later one is read.
+        assert_eq!(read(path(110, 1, &[7, 8, 9])), (0, true));
+        assert_eq!(read(queue(111, 8, 0, 5)), (4, true));
+        assert_eq!(read(queue(112, 8, 1, 5)), (5, true));
+        assert_eq!(read(queue(113, 8, 1, 90)), (6, true));
+        trial.left = 6;
         assert!(
             !trial.read(&queue(114, 8, 1, 5), u64::MAX),
-            "nothing is judged any more"
+            "it is used up, and nothing is judged any more"
         );
         assert_eq!((trial.steps_left, trial.firing_count, trial.firing()), (0, 1, 1));
     }

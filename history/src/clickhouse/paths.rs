@@ -268,22 +268,28 @@ impl Remote {
 
 impl Statement {
     /// Returns SQL for the events of a time span without duplicates, as `time` and `columns`. Of copies within
-    /// [`DUPLICATE_SPAN`], the latest counts.
+    /// [`DUPLICATE_SPAN`], the latest counts. Events of one collector are no copies of each other, even if they have one id.
     pub(super) fn deduplicated(&mut self, events: &str, columns: &str, from: u64, to: u64) -> String {
         let where_clause = self.where_within(from, to.saturating_add(DUPLICATE_SPAN));
         let time = "toUnixTimestamp64Nano(ts)";
         format!(
-            "SELECT * EXCEPT next FROM (SELECT {columns}, {time} AS time, leadInFrame({time}) OVER (PARTITION BY id ORDER BY ts \
-             ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next FROM {events}{where_clause}) \
+            "SELECT * EXCEPT next FROM (SELECT {columns}, {time} AS time, leadInFrame({time}) OVER (PARTITION BY id, nth ORDER BY ts \
+             ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next FROM ({})) \
              WHERE (next = 0 OR next > time + {DUPLICATE_SPAN}) AND time < {}",
+            Self::numbered_in(&format!("{events}{where_clause}"), "ts"),
             signed(to)
         )
     }
 
-    /// Returns a term that excludes copies of events whose latest copy is at `from` or later.
+    /// Returns a term that excludes copies of events whose latest copy is at `from` or later. An earlier event of a collector
+    /// that has one with this id from then on is no copy: some devices repeat their numbers.
     pub(super) fn duplicate_events(&mut self, events: &str, from: u64) -> String {
         let later = self.where_within(from, from.saturating_add(DUPLICATE_SPAN));
-        format!("id NOT IN (SELECT id FROM {events}{later})")
+        let long_before = self.time("ts <", from.saturating_sub(DUPLICATE_SPAN));
+        format!(
+            "({long_before} OR id NOT IN (SELECT id FROM {events}{later}) \
+             OR (id, collector) IN (SELECT id, collector FROM {events}{later}))"
+        )
     }
 
     /// Returns the terms that select flows.

@@ -223,10 +223,10 @@ impl Statement {
     pub(super) fn drops(mut self, span: Span, limit: usize) -> Self {
         self.terms.push(format!("node != {ABSENT}"));
         self.range(Some(span.from()), Some(span.to()));
-        let source = self.source();
+        let packets = self.each_once("node AS key", "key", &[]);
         let limit = limit + 1;
         self.text = format!(
-            "SELECT node AS key, uniqExact(id) AS amount FROM {source} GROUP BY node ORDER BY node LIMIT {limit}"
+            "SELECT key, sum(copies) AS amount FROM ({packets}) GROUP BY key ORDER BY key LIMIT {limit}"
         );
         self.in_rows()
     }
@@ -244,12 +244,46 @@ impl Statement {
     /// Counts distinct events by time column and kind.
     pub(super) fn counts(mut self, span: Span, column: u64) -> Self {
         self.range(Some(span.from()), Some(span.to()));
-        let source = self.source();
         let part = part(span, column);
+        let events = self.each_once(&format!("{part} AS key, kind"), "key, kind", &[]);
         self.text = format!(
-            "SELECT {part} AS key, kind, uniqExact(id) AS amount FROM {source} GROUP BY key, kind ORDER BY key, kind"
+            "SELECT key, kind, sum(copies) AS amount FROM ({events}) GROUP BY key, kind ORDER BY key, kind"
         );
         self.in_rows()
+    }
+
+    /// Returns SQL for the selected records by `key` and id, as `copies` of one id: several collectors may store one record, and
+    /// an export may be repeated. Different records of a collector may have one id, if a device repeats its numbers; they
+    /// differ in time. So the collector with the most counts. `columns` (with an alias) are the selected keys, and `values` are
+    /// pairs of an aggregate function and a column with its alias.
+    fn each_once(&self, columns: &str, key: &str, values: &[[&str; 3]]) -> String {
+        let source = self.source();
+        let inner: String = values
+            .iter()
+            .map(|[function, column, name]| format!(", {function}({column}) AS {name}"))
+            .collect();
+        let outer: String = values
+            .iter()
+            .map(|[function, _, name]| format!(", {function}(piece.{name}) AS {name}"))
+            .collect();
+        format!(
+            "SELECT {key}, id, max(piece.times) AS copies{outer} FROM (SELECT {columns}, id, uniqExact(ts) AS times{inner} \
+             FROM {source} GROUP BY {key}, id, collector) AS piece GROUP BY {key}, id"
+        )
+    }
+
+    /// Returns SQL for the selected records, with their number `nth` among those of equal id at their collector, ordered by
+    /// `order`: copies at several collectors have one id and number. An export may be repeated: each record is there once.
+    fn numbered(&self, order: &str) -> String {
+        Self::numbered_in(&self.source(), order)
+    }
+
+    /// Like [`numbered`](Self::numbered), for the records of `source`.
+    pub(super) fn numbered_in(source: &str, order: &str) -> String {
+        format!(
+            "SELECT *, row_number() OVER (PARTITION BY id, collector ORDER BY {order}) AS nth \
+             FROM (SELECT * FROM {source} LIMIT 1 BY id, collector, ts)"
+        )
     }
 
     /// Creates a statement from a user's SQL. Unqualified tables are in `database`.

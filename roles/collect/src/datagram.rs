@@ -1,14 +1,11 @@
 //! Telemetry datagrams inside the collector: their contents by destination port, the profile (INT version and units) that
 //! decodes them by source address, and the conversion from the receiver's packets to the collector's [`Datagram`]s.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
-use collector::Datagram;
+use collector::{Datagram, Profile};
 use detect::Prefix;
 use nic::source::Packet;
-
-/// Maximum number of datagrams per call of `process`.
-const CHUNK: usize = 64;
 
 /// The contents of a datagram, determined by its destination port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,12 +67,57 @@ pub fn each_chunk(
     }
 }
 
+/// Maximum number of datagrams per call of `process`.
+const CHUNK: usize = 64;
+
 /// Returns an address as 16 bytes, with IPv4 mapped into IPv6 (`::ffff:a.b.c.d`).
 #[inline]
 pub fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// Whole profiles, by which recorders read single hops: by source address, and of nodes that have one of their own.
+#[derive(Clone, Debug)]
+pub struct HopProfiles {
+    default: Profile,
+    /// Profiles by source prefix, longest prefix first.
+    by_source: Vec<(Prefix, Profile)>,
+    of_nodes: HashMap<u32, Profile>,
+}
+
+impl HopProfiles {
+    /// Profiles as a collector's configuration has them.
+    pub fn new(
+        default: Profile,
+        mut by_source: Vec<(Prefix, Profile)>,
+        of_nodes: Vec<(u32, Profile)>,
+    ) -> Self {
+        by_source.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        Self {
+            default,
+            by_source,
+            of_nodes: of_nodes.into_iter().collect(),
+        }
+    }
+
+    /// Returns the profile of a source.
+    pub fn of_source(&self, source: &[u8; 16]) -> &Profile {
+        let found = self
+            .by_source
+            .iter()
+            .find(|(prefix, _)| prefix.contains_octets(source));
+        found.map_or(&self.default, |(_, profile)| profile)
+    }
+
+    /// The profile of a node: its own, or that of the source of its report.
+    pub fn of_node<'p>(&'p self, of_source: &'p Profile, node: Option<u32>) -> &'p Profile {
+        let own = node
+            .filter(|_| !self.of_nodes.is_empty())
+            .and_then(|node| self.of_nodes.get(&node));
+        own.unwrap_or(of_source)
     }
 }
 

@@ -19,7 +19,6 @@ use collector::{
     event::Nanos,
     flight::{Chunk, FlightStats, Kept, Ring, Selection, Window, Windows},
 };
-use store::ReportRow;
 
 use crate::{
     pipeline::QueueSender,
@@ -295,9 +294,7 @@ impl Thread {
             for datagram in chunks.iter().flat_map(|chunk| chunk.datagrams()) {
                 if (from..=to).contains(&datagram.received) {
                     self.recorder.each(&datagram, |report| {
-                        selection.offer(report, || {
-                            ReportRow::new(report, datagram.received, datagram.source)
-                        });
+                        selection.offer(report, || self.recorder.row(&datagram, report));
                     });
                 }
             }

@@ -2,28 +2,20 @@
 //! time, and writes one spool record per hop to each interested export. Without such an export there is no recorder and no
 //! cost.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use collector::{Access, Config, Datagram, Event, Profile, event::Nanos};
 use export::{hop::Hop, record::report_id, spool};
 use wire::{Decoder, FlowKey, Peek, Report};
 
-use crate::datagram::Profiles;
+use crate::datagram::HopProfiles;
 use runtime::hop_queue::HopTap;
-
-/// Size at which collected hops are handed over, bytes.
-const CHUNK: usize = 64 << 10;
-/// Maximum size of the hops of one report, bytes.
-const MAX_REPORT: usize = 48 << 10;
-/// Maximum number of events listed per call of [`HopRecorder::record`].
-const MAX_MARKS: usize = 4096;
 
 /// Decodes datagrams and writes their hops to the taps of exports.
 #[derive(Debug)]
 pub struct HopRecorder {
-    profiles: Profiles,
+    profiles: HopProfiles,
     access: Arc<Access>,
-    units: Units,
     taps: Vec<Tap>,
     marks: Marks,
 }
@@ -77,50 +69,12 @@ impl Marks {
     }
 }
 
-/// Units of metadata values: by the profile of the source, or by a node's own profile, which takes precedence.
-#[derive(Debug)]
-struct Units {
-    of_sources: Vec<Unit>,
-    default: Unit,
-    of_nodes: HashMap<u32, Unit>,
-}
-
-/// Factors from the raw INT metadata to ns, and to the collector's unit of link utilization.
-#[derive(Clone, Copy, Debug)]
-struct Unit {
-    latency_ns: u64,
-    stamp_ns: u64,
-    utilization: u64,
-}
-
-impl From<&Profile> for Unit {
-    fn from(profile: &Profile) -> Self {
-        Self {
-            latency_ns: profile.latency_unit_ns.max(1).into(),
-            stamp_ns: profile.timestamp_unit_ns.max(1).into(),
-            utilization: profile.utilization_unit().into(),
-        }
-    }
-}
-
-impl Units {
-    fn unit(&self, source: usize, node: Option<u32>) -> Unit {
-        let own = node
-            .filter(|_| !self.of_nodes.is_empty())
-            .and_then(|node| self.of_nodes.get(&node));
-        *own.or_else(|| self.of_sources.get(source))
-            .unwrap_or(&self.default)
-    }
-}
-
 impl HopRecorder {
     /// Creates a recorder that decodes sources with the collector's profiles. Returns `None` if no export wants hops.
     pub fn new(config: &Config, taps: &[HopTap]) -> Option<Self> {
         if taps.is_empty() {
             return None;
         }
-        let mut by_source: Vec<_> = config.profiles.iter().collect();
-        by_source.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         let are_wanted = taps.iter().any(|tap| tap.with_events);
         let taps = taps.iter().map(|tap| Tap {
             tap: tap.clone(),
@@ -128,22 +82,11 @@ impl HopRecorder {
             hops: 0,
         });
         Some(Self {
-            units: Units {
-                of_sources: by_source.iter().map(|(_, profile)| profile.into()).collect(),
-                default: (&config.default_profile).into(),
-                of_nodes: config
-                    .node_profiles
-                    .iter()
-                    .map(|(node, profile)| (*node, profile.into()))
-                    .collect(),
-            },
-            profiles: Profiles {
-                default: config.default_profile.wire,
-                by_source: by_source
-                    .into_iter()
-                    .map(|(prefix, profile)| (*prefix, profile.wire))
-                    .collect(),
-            },
+            profiles: HopProfiles::new(
+                config.default_profile.clone(),
+                config.profiles.clone(),
+                config.node_profiles.clone(),
+            ),
             access: Arc::clone(&config.access),
             taps: taps.collect(),
             marks: Marks {
@@ -163,14 +106,12 @@ impl HopRecorder {
         let Self {
             profiles,
             access,
-            units,
             taps,
             marks,
         } = self;
         for datagram in datagrams {
-            let source = profiles.index_of(&datagram.source);
-            let profile = profiles.at(source);
-            let Ok(peek) = wire::peek(datagram.payload, profile) else {
+            let of_source = profiles.of_source(&datagram.source);
+            let Ok(peek) = wire::peek(datagram.payload, &of_source.wire) else {
                 continue;
             };
             let hash = hash_of(datagram, &peek);
@@ -184,13 +125,13 @@ impl HopRecorder {
             }
             // Sequence numbers repeat. A checksum of the datagram keeps the report's ID unique.
             let content = u64::from(wire::crc::crc_32c(datagram.payload)) << 32;
-            let mut decoder = Decoder::new(*profile);
+            let mut decoder = Decoder::new(of_source.wire);
             for report in decoder.reports(datagram.payload).flatten() {
                 let has_event = is_marked && marks.has_report(datagram.received, &report);
                 for tap in taps.iter_mut().filter(|tap| tap.wants(hash, is_marked)) {
                     if !tap.tap.with_events || has_event {
                         tap.write(datagram.received, &report, hash, content, |node| {
-                            units.unit(source, node)
+                            profiles.of_node(of_source, node)
                         });
                     }
                 }
@@ -225,14 +166,13 @@ impl Tap {
         }
     }
 
-    /// Writes a record for each hop of a report. `hash` and `content` make the report's ID unique.
-    fn write(
+    fn write<'p>(
         &mut self,
         received: Nanos,
         report: &Report<'_>,
         hash: u64,
         content: u64,
-        unit: impl Fn(Option<u32>) -> Unit,
+        profile: impl Fn(Option<u32>) -> &'p Profile,
     ) {
         let flow = flow_of(report);
         let stamp = report.ts.unwrap_or(0);
@@ -246,7 +186,7 @@ impl Tap {
         let count = u8::try_from(report.hop_count()).unwrap_or(u8::MAX);
         let hops = if report.is_single_record() { 0 } else { count };
         for (number, hop) in (0..count).zip(report.hops()) {
-            let unit = unit(hop.node_id);
+            let profile = profile(hop.node_id);
             let record = Hop {
                 ts: received,
                 report: id,
@@ -257,14 +197,14 @@ impl Tap {
                 ingress_if: hop.ingress_if.map(u32::from),
                 egress_if: hop.egress_if.map(u32::from),
                 queue: hop.queue_id,
-                hop_latency: hop
-                    .hop_latency
-                    .map(|latency| u64::from(latency) * if hop.latency_in_ns { 1 } else { unit.latency_ns }),
+                hop_latency: collector::hop_latency(&hop, profile),
                 queue_occupancy: hop.queue_occupancy,
                 queue_congestion: hop.queue_congestion,
-                link_utilization: hop.tx_utilization.map(|part| u64::from(part) * unit.utilization),
-                ingress_ts: hop.ingress_ts.map(|ts| ts.saturating_mul(unit.stamp_ns)),
-                egress_ts: hop.egress_ts.map(|ts| ts.saturating_mul(unit.stamp_ns)),
+                link_utilization: hop
+                    .tx_utilization
+                    .map(|part| u64::from(part) * u64::from(profile.utilization_unit())),
+                ingress_ts: hop.ingress_ts.map(|ts| stamp_ns(ts, hop.wide_ts, profile)),
+                egress_ts: hop.egress_ts.map(|ts| stamp_ns(ts, hop.wide_ts, profile)),
             };
             let begun = spool::begin(&mut self.chunk);
             record.write(&mut self.chunk);
@@ -283,6 +223,13 @@ impl Tap {
     }
 }
 
+/// Returns a timestamp in ns: all 64 bits, or the lower 32, as the device sent it.
+fn stamp_ns(ticks: u64, is_wide: bool, profile: &Profile) -> u64 {
+    let ns = ticks.saturating_mul(profile.timestamp_unit_ns.max(1).into());
+    // Of 32 bits of ticks, the lower 32 bits in ns are known.
+    if is_wide { ns } else { ns & 0xffff_ffff }
+}
+
 fn flow_of(report: &Report<'_>) -> Option<FlowKey> {
     report.flow.or_else(|| report.flow_id.map(FlowKey::of_id))
 }
@@ -299,6 +246,13 @@ fn hash_of(datagram: &Datagram<'_>, peek: &Peek) -> u64 {
         None,
     )
 }
+
+/// Size at which collected hops are handed over, bytes.
+const CHUNK: usize = 64 << 10;
+/// Maximum size of the hops of one report, bytes.
+const MAX_REPORT: usize = 48 << 10;
+/// Maximum number of events listed per call of [`HopRecorder::record`].
+const MAX_MARKS: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -320,5 +274,45 @@ mod tests {
         // Until the burst is over.
         marks.clear();
         assert!(!marks.has(0) && !marks.has(u64::MAX));
+    }
+
+    #[test]
+    fn a_latency_is_that_which_the_collector_reads_and_stamps_are_in_ns() {
+        let profile = Profile {
+            timestamp_unit_ns: 1_000,
+            latency_unit_ns: 8,
+            ..Profile::default()
+        };
+        let stamps = |ingress, egress| wire::Hop {
+            ingress_ts: Some(ingress),
+            egress_ts: Some(egress),
+            ..wire::Hop::default()
+        };
+        let reported = |latency, latency_in_ns| wire::Hop {
+            hop_latency: Some(latency),
+            latency_in_ns,
+            ..wire::Hop::default()
+        };
+        let cases = [
+            (reported(100, false), Some(800)),
+            // The transit delay of IOAM.
+            (reported(100, true), Some(100)),
+            (stamps(5, 7), Some(2_000)),
+            (stamps(0xffff_ffff, 1), Some(2_000)),
+            // Implausible: longer than a second, no ingress, backwards.
+            (reported(400_000_000, false), None),
+            (stamps(0, 7), None),
+            (stamps(7, 5), None),
+            (wire::Hop::default(), None),
+        ];
+        for (hop, expected) in cases {
+            assert_eq!(collector::hop_latency(&hop, &profile), expected, "{hop:?}");
+        }
+        // Of 32 bits, the lower 32 in ns are known: they go on when the ticks begin anew.
+        assert_eq!(stamp_ns(5, false, &profile), 5_000);
+        let last = stamp_ns(0xffff_ffff, false, &profile);
+        assert_eq!((last + 1_000) & 0xffff_ffff, stamp_ns(0, false, &profile));
+        assert_eq!(stamp_ns(0x1_0000_0000, true, &profile), 0x1_0000_0000 * 1_000);
+        assert_eq!(stamp_ns(u64::MAX, true, &profile), u64::MAX);
     }
 }

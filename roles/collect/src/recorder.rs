@@ -7,22 +7,19 @@ use collector::{Access, Datagram};
 use store::ReportRow;
 use wire::{Decoder, report::Report};
 
-use crate::{datagram::Profiles, pipeline::QueueSender};
-
-/// Number of collected reports at which a batch is queued.
-const ROWS: usize = 1024;
+use crate::{datagram::HopProfiles, pipeline::QueueSender};
 
 /// Decodes datagrams into rows.
 #[derive(Debug)]
 pub struct ReportRecorder {
-    profiles: Profiles,
+    profiles: HopProfiles,
     access: Arc<Access>,
     rows: Vec<ReportRow>,
 }
 
 impl ReportRecorder {
     /// Creates a recorder that decodes sources by these profiles, and only reports from allowed senders.
-    pub fn new(profiles: Profiles, access: Arc<Access>) -> Self {
+    pub fn new(profiles: HopProfiles, access: Arc<Access>) -> Self {
         Self {
             profiles,
             access,
@@ -34,9 +31,7 @@ impl ReportRecorder {
     pub fn record(&mut self, datagrams: &[Datagram<'_>], outlet: &QueueSender) {
         let mut rows = std::mem::take(&mut self.rows);
         for datagram in datagrams {
-            self.each(datagram, |report| {
-                rows.push(ReportRow::new(report, datagram.received, datagram.source));
-            });
+            self.each(datagram, |report| rows.push(self.row(datagram, report)));
         }
         self.rows = rows;
         if self.rows.len() >= ROWS {
@@ -46,7 +41,7 @@ impl ReportRecorder {
 
     /// Passes the reports of a datagram to `process`, if its sender may report.
     pub fn each(&self, datagram: &Datagram<'_>, mut process: impl FnMut(&Report<'_>)) {
-        let profile = self.profiles.of_source(&datagram.source);
+        let profile = &self.profiles.of_source(&datagram.source).wire;
         let access = self.access.check(datagram.listener, &datagram.source, || {
             wire::peek(datagram.payload, profile).map(|peek| peek.node_id)
         });
@@ -60,6 +55,14 @@ impl ReportRecorder {
             .for_each(|report| process(&report));
     }
 
+    /// Returns the row of a report.
+    pub fn row(&self, datagram: &Datagram<'_>, report: &Report<'_>) -> ReportRow {
+        let of_source = self.profiles.of_source(&datagram.source);
+        ReportRow::new(report, datagram.received, datagram.source, |hop| {
+            collector::hop_latency(hop, self.profiles.of_node(of_source, hop.node_id))
+        })
+    }
+
     /// Queues a partial batch.
     pub fn send(&mut self, outlet: &QueueSender) {
         if !self.rows.is_empty() {
@@ -67,3 +70,6 @@ impl ReportRecorder {
         }
     }
 }
+
+/// Number of collected reports at which a batch is queued.
+const ROWS: usize = 1024;

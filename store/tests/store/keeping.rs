@@ -534,7 +534,7 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
     store.close();
     let path = dir.path().join(FILE);
     let conn = rusqlite::Connection::open(&path).unwrap();
-    conn.pragma_update(None, "user_version", 9).unwrap();
+    conn.pragma_update(None, "user_version", 10).unwrap();
     conn.close().unwrap();
     let before = std::fs::read(&path).unwrap();
     // It is a file of the past: storing goes on beside it, also for its period.
@@ -547,7 +547,7 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
     };
     assert_eq!((&*problem.file, problem.kind), (FILE, ProblemKind::Unreadable));
     assert!(
-        problem.message.contains("has schema 9, this hopwise knows 8"),
+        problem.message.contains("has schema 10, this hopwise knows 9"),
         "{problem:?}"
     );
     std::fs::remove_file(dir.path().join("hopwise-2026-11-21.2.db")).unwrap();
@@ -556,7 +556,7 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
         .query("SELECT * FROM events", &QueryOptions::default())
         .unwrap();
     assert!(
-        table.rows.is_empty() && table.notes[0].contains("has schema 9, this hopwise knows 8"),
+        table.rows.is_empty() && table.notes[0].contains("has schema 10, this hopwise knows 9"),
         "{table:?}"
     );
     assert_eq!(std::fs::read(&path).unwrap(), before);
@@ -579,15 +579,15 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
     store.close();
     let today = dir.path().join(&dir.names()[0]);
     let conn = rusqlite::Connection::open(&today).unwrap();
-    conn.pragma_update(None, "user_version", 9).unwrap();
+    conn.pragma_update(None, "user_version", 10).unwrap();
     conn.close().unwrap();
     let error = Store::open(Config::new(dir.path())).unwrap_err();
     assert!(
         matches!(
             error,
             Error::Newer {
-                found: 9,
-                known: 8,
+                found: 10,
+                known: 9,
                 ..
             }
         ),

@@ -36,6 +36,7 @@ fn postcard(ts: u64, number: u32, node: u32, flags: Flags) -> ReportRow {
         report_type: Some(1),
         drop_reason: None,
         flow: Some(flow(number)),
+        latencies: Vec::new(),
         hops: vec![Hop {
             node_id: Some(node),
             ..Hop::default()
@@ -118,6 +119,14 @@ fn drops_are_counted_by_place_and_reason_and_lost_reports_apart() {
             },
         )]
         .into(),
+        concerning: [(
+            4,
+            ReporterLoss {
+                lost: 5,
+                duplicated: 2,
+            },
+        )]
+        .into(),
         unknown_reporters: ReporterLoss {
             lost: 3,
             duplicated: 2,
@@ -178,7 +187,15 @@ fn packets_are_counted_at_both_ends_of_a_link_only_where_both_report_them() {
     assert_eq!(
         counted.links,
         [((1, 2), (14, 12, 2)), ((2, 3), (7, 7, 1))]
-            .map(|(link, (sent, arrived, flows))| (link, LinkCount { sent, arrived, flows }))
+            .map(|(link, (sent, arrived, flows))| (
+                link,
+                LinkCount {
+                    sent,
+                    arrived,
+                    flows,
+                    ..LinkCount::default()
+                }
+            ))
             .into()
     );
     assert_eq!(counted.silent, [(2, 9)].into());
@@ -234,7 +251,8 @@ fn packets_whose_second_report_may_still_come_are_not_counted() {
             LinkCount {
                 sent: 1,
                 arrived: 1,
-                flows: 1
+                flows: 1,
+                ..LinkCount::default()
             }
         )]
         .into()
@@ -293,10 +311,80 @@ fn a_flow_of_two_files_is_counted_once() {
             LinkCount {
                 sent: 2,
                 arrived: 2,
-                flows: 1
+                flows: 1,
+                ..LinkCount::default()
             }
         )]
         .into()
     );
     assert_eq!(counted.left_out, 1, "the second flow's path is not known");
+}
+
+#[test]
+fn packets_under_way_at_the_ends_of_the_time_are_counted_apart() {
+    const MS: u64 = SECOND / 1_000;
+    // 200 packets per second for 100 s; the reports of the next node come 50 ms later. The second flow begins and ends within
+    // the time.
+    let mut batch = Batch::with_capacity(16);
+    let begin = START - 20 * SECOND;
+    takes(&mut batch, 1, begin, &[1, 2]);
+    takes(&mut batch, 2, START + 10 * SECOND, &[1, 2]);
+    let mut reports = Vec::new();
+    for packet in 0..20_000 {
+        let ts = begin + packet * 5 * MS;
+        reports.push(flow_postcard(1, 1, ts));
+        reports.push(flow_postcard(1, 2, ts + 50 * MS));
+    }
+    for packet in 0..100 {
+        let ts = START + 10 * SECOND + packet * 5 * MS;
+        reports.push(flow_postcard(2, 1, ts));
+        reports.push(flow_postcard(2, 2, ts + 50 * MS));
+    }
+    // Lost reports are noticed after the time.
+    let loss = |after: u64, lost| Loss {
+        ts: START + after,
+        node: Some(2),
+        source: [1; 16],
+        hw_id: 0,
+        lost,
+        reordered: 0,
+        duplicated: 0,
+    };
+    batch.loss(&loss(62 * SECOND, 7));
+    batch.loss(&loss(70 * SECOND, 100));
+    let (_dir, reader) = stored(batch, reports);
+    let of = |span, until| {
+        let losses = reader.losses_in(span, until).unwrap();
+        (
+            losses.links[&(1, 2)],
+            losses.concerning.get(&2).map(|loss| loss.lost),
+        )
+    };
+    let (count, lost) = of(span(), Some(u64::MAX));
+    // All at each end that may be under way: those of a second.
+    let expected = LinkCount {
+        sent: 12_100,
+        arrived: 12_100,
+        flows: 2,
+        unreceived: 400,
+        unsent: 400,
+    };
+    assert_eq!((count, lost), (expected, Some(7)));
+    // At the beginning of the flow, none were under way.
+    let (count, _) = of(Span::new(begin, START), Some(u64::MAX));
+    let expected = LinkCount {
+        sent: 4_000,
+        arrived: 3_990,
+        flows: 1,
+        unreceived: 200,
+        unsent: 200,
+    };
+    assert_eq!(count, expected);
+    // Nor around the whole flow, for which no bound is needed.
+    let (count, _) = of(Span::new(begin - SECOND, START + 90 * SECOND), Some(u64::MAX));
+    assert_eq!((count.sent, count.arrived), (20_100, 20_100));
+    assert_eq!((count.unreceived, count.unsent), (0, 0));
+    // What follows is known, too: counts end a second before the time up to which reports are stored.
+    let (count, _) = of(span(), Some(START + 31 * SECOND));
+    assert_eq!((count.sent, count.unreceived), (6_100, 400));
 }

@@ -6,6 +6,7 @@ mod damage;
 mod faults;
 mod first_values;
 mod follower;
+mod history;
 mod keeping;
 mod losses;
 mod path_use;

@@ -220,7 +220,9 @@ fn recordings_are_found_by_time_and_queue() {
     assert_eq!(windows, [window(0), window(10)]);
 }
 
+/// A report whose hops with a hop latency took 40 ns, whatever the device says.
 fn report(ts: u64, hops: Vec<Hop>) -> ReportRow {
+    let latencies = hops.iter().map(|hop| hop.hop_latency.map(|_| 40)).collect();
     ReportRow {
         ts,
         source: std::net::Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped().octets(),
@@ -233,6 +235,7 @@ fn report(ts: u64, hops: Vec<Hop>) -> ReportRow {
         drop_reason: None,
         flow: Some(flow(1)),
         hops,
+        latencies,
         is_path: true,
     }
 }
@@ -278,7 +281,7 @@ fn packets_of_a_queue_come_in_the_order_of_time() {
                 ts: device.unwrap_or(START + ts),
                 flow: Some(flow(1)),
                 occupancy,
-                latency: device.map(|_| 50),
+                latency: device.map(|_| 40),
                 weight: 1,
             },
             queue,

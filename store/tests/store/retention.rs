@@ -3,7 +3,7 @@
 
 use collector::{Batch, Output as _};
 use store::{Config, EventFilter, Period, QueryOptions, Reader, Store};
-use testkit::records::{Dir, SECOND, START, bare, rollup};
+use testkit::records::{Dir, SECOND, START, bare, change, flow, rollup};
 
 #[test]
 fn a_new_bound_deletes_the_oldest_files_at_once() {
@@ -97,4 +97,44 @@ fn an_answer_that_reaches_before_what_retention_kept_says_so() {
     store.flush();
     store.close();
     check("2026-11-21T17:00:00Z", START + 3 * HOUR);
+}
+
+#[test]
+fn sums_of_the_minute_before_a_file_do_not_stand_for_its_records() {
+    let dir = Dir::new("retention-minute");
+    let store = Store::open(Config {
+        period: Period::Hour,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
+    submit(&store, 0);
+    // The rollup of the last minute before the hour is stored with the first records of the next file.
+    let mut batch = Batch::with_capacity(16);
+    let minute = collector::Rollup {
+        interval: 60,
+        ..rollup(START + HOUR - 60 * SECOND, 7)
+    };
+    batch.rollup(&minute);
+    batch.event(&change(START + HOUR + SECOND, flow(1), 7, 5), &[]);
+    store.submit(batch);
+    store.set_retention(None, Some(1));
+    store.flush();
+    assert_eq!(store.stats().deleted, 1);
+    store.close();
+    let notes = |from: u64| {
+        let reader = Reader::open(dir.path()).unwrap();
+        let filter = EventFilter {
+            from: Some(from),
+            ..EventFilter::default()
+        };
+        reader.events(&filter).unwrap();
+        reader.notes()
+    };
+    for from in [START + HOUR - 60 * SECOND, START + HOUR - 1] {
+        assert!(
+            notes(from)[0].contains("those from before 2026-11-21T15:00:00Z were deleted"),
+            "{from}"
+        );
+    }
+    assert_eq!(notes(START + HOUR), [] as [String; 0]);
 }

@@ -540,7 +540,7 @@ fn an_empty_store_answers_with_no_rows_and_the_columns() {
 fn report_columns(reader: &Reader) -> Vec<Vec<Value>> {
     let sql = "SELECT ts, source, version, reporter, hw_id, sequence, flags, report_type, drop_reason, flow, path, hop, \
                node, ingress_if, egress_if, hop_latency, queue, queue_occupancy, ingress_ts, egress_ts, l2_ingress_if, \
-               l2_egress_if, tx_utilization, buffer, buffer_occupancy FROM reports ORDER BY ts, hop";
+               l2_egress_if, tx_utilization, buffer, buffer_occupancy, latency FROM reports ORDER BY ts, hop";
     reader.query(sql, &QueryOptions::default()).unwrap().rows
 }
 
@@ -575,6 +575,7 @@ fn report() -> ReportRow {
         drop_reason: Some(71),
         flow: Some(flow(1)),
         hops: vec![first, wire::Hop::default()],
+        latencies: vec![Some(13), None],
         is_path: true,
     }
 }
@@ -598,6 +599,7 @@ fn every_report_is_kept_hop_by_hop_when_that_is_asked_for() {
         drop_reason: None,
         flow: None,
         hops: vec![],
+        latencies: vec![],
         ..report.clone()
     };
     let dir = Dir::new("reports");
@@ -624,21 +626,21 @@ fn every_report_is_kept_hop_by_hop_when_that_is_asked_for() {
             time_and_source(START as i64),
             shared.to_vec(),
             vec![Value::Int(0), Value::Int(101)],
-            (1..=12).map(Value::Int).collect(),
+            (1..=13).map(Value::Int).collect(),
         ]
         .concat(),
         [
             time_and_source(START as i64),
             shared.to_vec(),
             vec![Value::Int(1)],
-            vec![Value::Null; 13],
+            vec![Value::Null; 14],
         ]
         .concat(),
         [
             time_and_source(START as i64 + 1),
             vec![Value::Null],
             vec![Value::Int(1), Value::Int(99), text("")],
-            vec![Value::Null; 18],
+            vec![Value::Null; 19],
         ]
         .concat(),
     ];

@@ -72,7 +72,7 @@ fn only_reading_is_allowed() {
         "ATTACH '/etc/passwd' AS p",
         "DETACH f0",
         "PRAGMA journal_mode = DELETE",
-        "PRAGMA f0.user_version = 9",
+        "PRAGMA f0.user_version = 10",
         "PRAGMA table_info(events)",
         "SELECT * FROM pragma_table_info('events')",
         "SELECT * FROM pragma_database_list",

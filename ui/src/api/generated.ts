@@ -1312,7 +1312,7 @@ export type LinkLoss = {
   dropped: number;
   /** Id of the sending node. */
   from: number;
-  /** Lower bound of the packets that were lost on the link: the difference of both ends, less what reports that were lost or repeated can explain. */
+  /** Lower bound of the packets that were lost on the link: the difference of both ends, less what lost and repeated reports, and packets under way at the ends of the time, can explain. */
   lost: number | null;
   /** Upper bound of the packets that were lost on the link. */
   lost_most: number | null;

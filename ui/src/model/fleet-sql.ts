@@ -26,13 +26,18 @@ const part = ({ from }: SqlSpan, column: number): string =>
 /** The longest time between the copies of an event, ns. Later rows with its id are of other events: a loss can have the id of another. */
 const COPIES_WITHIN = 10_000_000_000;
 
-/** Events, indented, each once: the latest of its copies. */
+/** Events, indented, each once: the latest of its copies. Events of one collector with one id, at different times, are no copies. */
 function distinctEvents(fleet: Fleet, where: string): string {
   const time = 'toUnixTimestamp64Nano(ts)';
-  return `  SELECT * EXCEPT next
+  return `  SELECT * EXCEPT (next, nth)
   FROM (
-    SELECT *, leadInFrame(${time}) OVER (PARTITION BY id ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next
-    FROM ${fleet.prefix}events${where}
+    SELECT *, leadInFrame(${time}) OVER (PARTITION BY id, nth ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next
+    FROM (
+      SELECT *, row_number() OVER (PARTITION BY id, collector ORDER BY ts) AS nth
+      FROM (
+    SELECT DISTINCT * FROM ${fleet.prefix}events${where}
+      )
+    )
   )
   WHERE (next = 0 OR next > ${time} + ${COPIES_WITHIN})`;
 }

@@ -29,9 +29,16 @@ export function lengthText(seconds: number): string {
   return known?.text ?? `${seconds}s`;
 }
 
-/** The range in an address; the usual one if there is none, or none that can be read. Times there are UTC. */
+/** A time in ms; NaN if it is none. A time without a zone is UTC, as in the API and in commands. */
+function readTime(text: string): number {
+  // `Date.parse` reads a date as UTC, but a time without a zone as local.
+  const parts = /^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)$/.exec(text);
+  return Date.parse(parts === null ? text : `${parts[1] ?? ''}T${parts[2] ?? ''}Z`);
+}
+
+/** The range in an address; the usual one if there is none, or none that can be read. */
 export function readRange(query: URLSearchParams): Range {
-  const [from, to] = ['from', 'to'].map((name) => Date.parse(query.get(name) ?? ''));
+  const [from, to] = ['from', 'to'].map((name) => readTime(query.get(name) ?? ''));
   if (from !== undefined && to !== undefined && from < to) return { from, to };
   const last = parseLength(query.get('last') ?? '');
   return last === null ? USUAL : { last };

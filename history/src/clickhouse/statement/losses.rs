@@ -9,13 +9,18 @@ impl Statement {
     /// Counts the dropped packets of a time span by location and reason, most packets first, for at most `limit` + 1 locations.
     pub(in super::super) fn drop_locations(mut self, span: Span, limit: usize) -> Self {
         self.range(Some(span.from()), Some(span.to()));
-        let source = self.source();
         let limit = limit + 1;
         let location = "node, egress_if, queue, reason";
+        let values = [
+            ["any", "flow", "of_flow"],
+            ["min", "ts", "earliest"],
+            ["max", "ts", "latest"],
+        ];
+        let each = self.each_once(location, location, &values);
         self.text = format!(
-            "SELECT {location}, uniqExact(id) AS packets, uniqExactIf(flow, flow != '') AS flows, \
-             toUInt64(toUnixTimestamp64Nano(min(ts))) AS first, toUInt64(toUnixTimestamp64Nano(max(ts))) AS last \
-             FROM {source} GROUP BY {location} ORDER BY packets DESC, {location} LIMIT {limit}"
+            "SELECT {location}, sum(copies) AS packets, uniqExactIf(of_flow, of_flow != '') AS flows, \
+             toUInt64(toUnixTimestamp64Nano(min(earliest))) AS first, toUInt64(toUnixTimestamp64Nano(max(latest))) AS last \
+             FROM ({each}) GROUP BY {location} ORDER BY packets DESC, {location} LIMIT {limit}"
         );
         self.in_rows()
     }

@@ -41,10 +41,10 @@ impl Statement {
     pub(in super::super) fn drops_at(mut self, filter: &QueueFilter, limit: usize) -> Self {
         self.equal("node", "UInt32", Some(filter.node.to_string()));
         self.range(Some(filter.from), Some(filter.to));
-        let source = self.source();
+        let numbered = self.numbered("ts DESC");
         self.text = format!(
-            "SELECT toUnixTimestamp64Nano(ts) AS time, id, flow, ingress_if, egress_if, queue, reason FROM {source} \
-             ORDER BY ts DESC, id LIMIT 1 BY id LIMIT {limit}"
+            "SELECT toUnixTimestamp64Nano(ts) AS time, id, flow, ingress_if, egress_if, queue, reason FROM ({numbered}) \
+             ORDER BY ts DESC, id LIMIT 1 BY id, nth LIMIT {limit}"
         );
         self.in_rows()
     }
@@ -61,12 +61,12 @@ impl Statement {
         let latest = self.time("ts <", filter.to.saturating_add(DUPLICATE_SPAN));
         let around = format!("{earliest} AND {latest}");
         let table = &self.table;
-        let terms = self.where_clause();
+        let numbered = self.numbered("ts");
         let limit = filter.limit.saturating_add(1);
         // Both collectors of a pair store each hop under the same ID.
         let values = "ts, id, report, flow, queue, egress_if, hop_latency, queue_occupancy, egress_ts";
         let selected =
-            format!("SELECT {values} FROM {table}{terms} ORDER BY ts, id LIMIT 1 BY id LIMIT {limit}");
+            format!("SELECT {values} FROM ({numbered}) ORDER BY ts, id LIMIT 1 BY id, nth LIMIT {limit}");
         self.text = format!(
             "SELECT toUnixTimestamp64Nano(found.ts) AS time, found.flow AS flow, found.queue AS queue, found.egress_if AS egress_if, \
              found.hop_latency AS hop_latency, found.queue_occupancy AS queue_occupancy, found.egress_ts AS egress_ts, paths.path AS path \

@@ -15,7 +15,7 @@ use settings::listen::Listen;
 use settings::values::{Clocks, as_nanoseconds};
 
 use super::{AllowSettings, CollectSettings, CollectorSettings};
-use crate::datagram::{AggregatePorts, Profiles};
+use crate::datagram::{AggregatePorts, HopProfiles, Profiles};
 
 fn one_override(written: &OverrideSettings) -> (Match, Override) {
     let mut values = [None; Metric::COUNT];
@@ -257,6 +257,11 @@ impl CollectSettings {
                 .map(|(prefix, profile)| (prefix, profile.wire))
                 .collect(),
         }
+    }
+    /// Returns the profiles as recorders of hops need them.
+    pub fn hop_profiles(&self) -> HopProfiles {
+        let (default, by_source) = self.resolve_profiles();
+        HopProfiles::new(default, by_source, self.node_profiles())
     }
 
     /// Returns the units of queue occupancy, by the index of the profile in the collector ([`SeriesView::profile`]).

@@ -92,7 +92,7 @@ section! {
         /// more than half full, those in excess that had values in one second only expire after 5 s.
         pub flow_timeout: Duration = Duration::from_secs(60),
         /// Interval at which the latest state of each flow that sends reports is stored and exported, changed or not; `0s` turns it off. A flow that
-        /// was silent for longer than one and a half intervals is shown with a gap.
+        /// was silent for longer than three intervals is shown with a gap; a shorter silence may be.
         pub push_interval: Duration = Duration::from_secs(60),
         /// Linux capabilities that the program retains after the start. `reopen`: those needed to reopen an `xdp://` input,
         /// in the one thread that does so; none without such an input. `none`: none; an interface that disappears and returns
