@@ -2383,6 +2383,8 @@ export type Status = {
   replaced_files: Array<string>;
   /** Sequence-numbered streams of reports, and addresses without a readable report. */
   sources: Array<Source>;
+  /** Number of all these streams and addresses. */
+  sources_total: number;
   /** The store; null when it is off. */
   store: Store | null;
   /** Clients of the live stream. */
