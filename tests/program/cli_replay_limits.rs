@@ -202,8 +202,8 @@ fn thousands_of_refused_reports_in_a_datagram_take_no_longer_than_others() {
     let run = hopwise(["decode", "--json", text(&capture)]);
     let refused = run.json();
     assert_eq!(
-        (refused.len(), &refused[0]["version"]),
-        (24_300, &json!("2.0")),
+        (refused.len(), &refused[0]["error"]),
+        (24_300, &json!("not_a_report")),
         "{}",
         refused[0]
     );
@@ -214,12 +214,13 @@ fn thousands_of_refused_reports_in_a_datagram_take_no_longer_than_others() {
 fn more_ports_than_a_profile_holds_are_refused() {
     let dir = TempDir::new();
     let capture = dir.capture("reports.pcap", &[report_frame(&report(1))]);
+    // With ports 32766 and 32767, on which a collector listens if the configuration names none.
     let ports: Vec<String> = (1..=8).map(|port| (5000 + port).to_string()).collect();
     for (command, count, code) in [
-        ("decode", 7, 0),
-        ("decode", 8, 2),
-        ("replay", 7, 0),
-        ("replay", 8, 2),
+        ("decode", 6, 0),
+        ("decode", 7, 2),
+        ("replay", 6, 0),
+        ("replay", 7, 2),
     ] {
         let ports = ports[..count].iter().flat_map(|port| ["--port", port]);
         let run = hopwise([command].into_iter().chain(ports).chain([text(&capture)]));

@@ -76,20 +76,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
         o.objects("flows", findings.busiest(summary.limit), |flow, o| {
             write_flow(o, flow)
         });
-        let paths = findings.paths();
-        o.field("paths_total", paths.len());
-        let paths = paths.into_iter().take(summary.limit);
-        o.objects("paths", paths, |(path, flows, reports), o| {
-            o.field("path", nodes(path))
-                .field("flows", flows)
-                .field("reports", reports);
-        });
-        let (total, listed) = findings.nodes(summary.limit);
-        o.field("nodes_total", total);
-        o.objects("nodes", listed, |node, o| write_node(o, summary, node));
-        if findings.values_left_out > 0 {
-            o.field("values_left_out", findings.values_left_out);
-        }
+        write_network(o, summary);
         if stats.sf.records > 0 {
             o.object("sf", |o| write_sf(o, &stats.sf));
         }
@@ -116,6 +103,25 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
     });
     out.push('\n');
     out
+}
+
+/// Writes the paths with the most reports, and the nodes with the most values.
+fn write_network(o: &mut Object<'_>, summary: &Summary<'_>) {
+    let findings = summary.findings;
+    let paths = findings.paths();
+    o.field("paths_total", paths.len());
+    let paths = paths.into_iter().take(summary.limit);
+    o.objects("paths", paths, |(path, flows, reports), o| {
+        o.field("path", nodes(path))
+            .field("flows", flows)
+            .field("reports", reports);
+    });
+    let (total, listed) = findings.nodes(summary.limit);
+    o.field("nodes_total", total);
+    o.objects("nodes", listed, |node, o| write_node(o, summary, node));
+    if findings.values_left_out > 0 {
+        o.field("values_left_out", findings.values_left_out);
+    }
 }
 
 fn write_drops(o: &mut Object<'_>, summary: &Summary<'_>) {
