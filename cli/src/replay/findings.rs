@@ -18,6 +18,8 @@ use collect_role::settings::agreed_drop_reasons;
 const MAX_FLOWS: usize = 2_000_000;
 /// Maximum number of further flows, of which only the id is stored.
 const MAX_COUNTED: usize = 16_000_000;
+/// Maximum number of nodes that are counted.
+const MAX_NODES: usize = 1_000_000;
 /// Maximum number of series of values: metrics by node and queue or interface.
 const MAX_SERIES: usize = 200_000;
 /// Maximum number of places of drops: nodes and reasons.
@@ -174,7 +176,7 @@ impl Findings {
         (self.flows.len() + self.counted.len()) as u64
     }
 
-    /// Returns how many nodes are on paths or have values, and at most `limit` of them, sorted: those with the most values and
+    /// Returns how many nodes are on paths or have values (from [`MAX_NODES`] on, a lower bound), and at most `limit` of them, sorted: those with the most values and
     /// reports.
     pub(super) fn nodes(&self, limit: usize) -> (usize, Vec<Option<u32>>) {
         let mut nodes: BTreeMap<Option<u32>, u64> = BTreeMap::new();
@@ -183,7 +185,11 @@ impl Findings {
         }
         for flow in self.flows.values() {
             for node in &flow.path {
-                *nodes.entry(known(*node)).or_default() += flow.row.reports;
+                let has_room = nodes.len() < MAX_NODES;
+                match nodes.entry(known(*node)) {
+                    Entry::Vacant(_) if !has_room => {}
+                    entry => *entry.or_default() += flow.row.reports,
+                }
             }
         }
         let listed = most(&nodes, limit);
