@@ -11,6 +11,7 @@ mod program {
     mod cli_decode;
     mod cli_demo;
     mod cli_replay;
+    mod cli_replay_limits;
     mod cli_report;
     mod cli_vectors;
     mod config;

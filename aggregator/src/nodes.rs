@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of tracked nodes.
+/// Maximum number of tracked streams: subsystems of nodes, by length of their sequence numbers.
 const MAX_NODES: usize = 4096;
 /// Table entries searched for a node.
 const PROBES: usize = 8;
@@ -26,7 +26,7 @@ pub(super) struct Stream {
     pub(super) short: bool,
 }
 
-/// Sequence numbers of a node's postcards.
+/// Sequence numbers of the postcards of a node's subsystem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "AggregatorNode"))]
@@ -35,6 +35,8 @@ pub struct Node {
     pub node: u32,
     /// Subsystem of the node.
     pub hw_id: u8,
+    /// Bits of its sequence numbers: 22 (Telemetry Report 2.0) or 32. A subsystem that sends both has two entries.
+    pub seq_bits: u8,
     /// Datagrams with a sequence number.
     pub numbered: u64,
     /// Sequence numbers never received.
@@ -69,6 +71,7 @@ impl Entry {
         view: Node {
             node: 0,
             hw_id: 0,
+            seq_bits: 0,
             numbered: 0,
             lost: 0,
             reordered: 0,
@@ -164,13 +167,13 @@ impl Nodes {
     #[inline]
     pub(super) fn observe(&mut self, stream: Stream, seq: u32) -> bool {
         let Stream { node, hw_id, short } = stream;
-        let bits = if short { 22 } else { 32 };
+        let seq_bits = if short { 22 } else { 32 };
         let key = u64::from(node) << 9 | u64::from(hw_id) << 1 | u64::from(short);
         let first = wire::flow::crc_32c_of(key) as usize;
         for probe in 0..PROBES {
             let entry = &mut self.entries[(first + probe) & (MAX_NODES - 1)];
             if entry.key == key {
-                entry.observe(seq, bits);
+                entry.observe(seq, seq_bits.into());
                 return true;
             }
             if entry.key == FREE_KEY {
@@ -181,6 +184,7 @@ impl Nodes {
                     view: Node {
                         node,
                         hw_id,
+                        seq_bits,
                         numbered: 1,
                         ..Entry::FREE.view
                     },

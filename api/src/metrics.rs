@@ -360,8 +360,8 @@ fn losses(text: &mut Text, streams: &[StreamView]) {
         "source_restarts_total" => stream.restarts, "Restarts of a reporter's sequence numbers.";
     });
     metrics!(text {
-        "sources_uncountable" => streams.iter().filter(|stream| !stream.countable).count(),
-            "Reporters whose sequence number is constant, or that of several nodes: their losses are unknown.";
+        "sources_uncountable" => streams.iter().filter(|stream| !stream.countable && stream.datagrams > 1).count(),
+            "Reporters of several reports whose sequence number is constant, or that of several nodes: their losses are unknown.";
     });
 }
 
@@ -459,6 +459,8 @@ fn write_aggregator(text: &mut Text, view: Option<&AggregatorView>) {
         "aggregator_postcards_total" => view.postcards, "Postcards accepted: sent + pending.";
         "aggregator_pending" => view.pending, "Postcards pending in registers.";
         "aggregator_occupied" => view.occupied, "Registers with pending postcards.";
+        "aggregator_untracked_total" => view.nodes_full,
+            "Datagrams of nodes that are not tracked, because the table was full; their losses are not counted.";
     });
     metrics!(text [for view in view; for (reason, count) in view.refused.iter().chain(&view.unreadable)] ["reason" = reason] {
         "aggregator_refused_total" => count, "Datagrams and reports refused, by reason.";
@@ -478,7 +480,10 @@ fn write_aggregator(text: &mut Text, view: Option<&AggregatorView>) {
     ] ["to" = to.to, "reason" = reason] {
         "aggregator_unsent_total" => count, "Datagrams that the kernel refused, by reason.";
     });
-    metrics!(text [for view in view; for node in &view.nodes] ["node" = node.node] {
-        "aggregator_lost_total" => node.lost, "Postcards lost (missing sequence numbers), by node.";
+    metrics!(text [for view in view; for node in &view.nodes] [
+        "node" = node.node, "hw_id" = node.hw_id, "seq_bits" = node.seq_bits
+    ] {
+        "aggregator_lost_total" => node.lost,
+            "Postcards lost (missing sequence numbers), by node, subsystem and length of sequence numbers.";
     });
 }

@@ -308,11 +308,26 @@ fn summary(settings: &Settings) -> String {
     let rules = settings.rules.len();
     let workers = settings.collector.workers;
     format!(
-        "ok: {roles}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on {}://{}\n",
+        "ok: {roles}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on {}://{}\n{}",
         listen.join(" "),
         settings.api.scheme(),
-        settings.api.listen
+        settings.api.listen,
+        unverified(settings)
     )
+}
+
+/// Names the listeners on which a report that was damaged on the way is read as it is.
+fn unverified(settings: &Settings) -> String {
+    let interfaces = settings.collector.listen.iter();
+    let interfaces: Vec<String> = interfaces
+        .filter(|listen| listen.interface().is_some())
+        .map(ToString::to_string)
+        .collect();
+    if interfaces.is_empty() {
+        return String::new();
+    }
+    let names = interfaces.join(" ");
+    format!("UDP checksums on {names}: only the NIC verifies them, as AF_XDP delivers what it accepts\n")
 }
 
 /// Names the configured parts other than the collector.

@@ -112,9 +112,9 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
             by_source: Vec::new(),
         };
     }
-    receive_on(&mut profiles.default, &args.ports);
+    receive_on(&mut profiles.default, &args.ports).map_err(CliError::new)?;
     for (_, profile) in &mut profiles.by_source {
-        receive_on(profile, &args.ports);
+        receive_on(profile, &args.ports).map_err(CliError::new)?;
     }
     let mut printer = Printer {
         decoder: Decoder::new(profiles.default),
@@ -289,6 +289,8 @@ impl Printer {
             *decoder = Decoder::new(*profile);
         }
         let mut is_refused = true;
+        // Read once, and only if a report is refused: a datagram may have thousands of refused reports.
+        let mut peeked = None;
         for (index, report) in decoder.reports(datagram.payload).enumerate() {
             is_refused &= report.is_err();
             line.clear();
@@ -297,7 +299,7 @@ impl Printer {
                 Ok(report) => text::report(line, ts, datagram.src, report, plausibility),
                 Err(refusal) => {
                     // `peek` gives the flow of the datagram's first report only.
-                    let peeked = peek(datagram.payload, profile).ok();
+                    let peeked = *peeked.get_or_insert_with(|| peek(datagram.payload, profile).ok());
                     let peeked = peeked.map(|peeked| Peek {
                         flow: peeked.flow.filter(|_| index == 0),
                         ..peeked

@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long)]
     pub(crate) explain_loss: bool,
 
-    /// Number of flows to list, by reports
+    /// Number of flows and paths to list, by reports; likewise of nodes, by values, and of places of drops
     #[arg(long, default_value_t = 100)]
     pub(crate) limit: usize,
 
@@ -176,9 +176,9 @@ fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliE
         config.default_profile = super::profile::named(name, settings)?;
         config.profiles.clear();
     }
-    receive_on(&mut config.default_profile.wire, &args.ports);
+    receive_on(&mut config.default_profile.wire, &args.ports).map_err(CliError::new)?;
     for (_, profile) in &mut config.profiles {
-        receive_on(&mut profile.wire, &args.ports);
+        receive_on(&mut profile.wire, &args.ports).map_err(CliError::new)?;
     }
     config.access = Arc::new(settings.collect().access_by_port(&args.all_ports()));
     // A fixed seed: the same capture always gives the same results.

@@ -44,6 +44,7 @@ pub fn names(settings: &Settings) -> Names {
 /// Returns the wire profile with which the aggregator decodes postcards on its ports.
 pub fn aggregator_profile(aggregator: &AggregatorSettings, settings: &Settings) -> wire::Profile {
     let mut profile = settings.collect().profile(&aggregator.profile).wire;
-    receive_on(&mut profile, &aggregator.listen.ports());
+    // The check of the configuration refuses ports that do not fit.
+    let _ = receive_on(&mut profile, &aggregator.listen.ports());
     profile
 }

@@ -5,6 +5,7 @@
 use collect_role::settings::RxPath;
 use collect_role::settings::XdpMode;
 use collect_role::settings::ZeroCopy;
+use collect_role::settings::receive_on;
 use model::ProfileSettings;
 use model::SourceSettings;
 use std::ops::Range;
@@ -319,6 +320,7 @@ impl Checker<'_, '_> {
                 self.refuse(&["collector", "listen", &index.to_string()], message);
             }
         }
+        self.report_ports(settings);
         self.allow(settings);
         self.xdp(settings);
         self.sf(settings);
@@ -459,6 +461,18 @@ impl Checker<'_, '_> {
                 &["collector", "xdp", "zero_copy"],
                 "no receive path is left: write zero_copy = \"auto\", or a slower one as `lowest`",
             );
+        }
+    }
+
+    /// Refuses listeners whose ports do not all fit into the profiles of their senders.
+    fn report_ports(&mut self, settings: &Settings) {
+        let ports: Vec<u16> = settings.collector.listen.iter().flat_map(Listen::ports).collect();
+        let by_source = settings.sources.iter().map(|source| source.profile.as_str());
+        let refused = std::iter::once("default")
+            .chain(by_source)
+            .find_map(|name| receive_on(&mut settings.collect().profile(name).wire, &ports).err());
+        if let Some(message) = refused {
+            self.refuse(&["collector", "listen"], message);
         }
     }
 
@@ -715,6 +729,10 @@ impl Checker<'_, '_> {
         if !BUILT_IN_PROFILES.contains(&name.as_str()) && !settings.profiles.contains_key(name) {
             let message = format!("there is no profile `{name}`; write [profiles.{name}], or another name");
             self.refuse(&["aggregator", "profile"], message);
+        }
+        let ports = aggregator.listen.ports();
+        if let Err(message) = receive_on(&mut settings.collect().profile(name).wire, &ports) {
+            self.refuse(&["aggregator", "listen"], message);
         }
         let profile = build::aggregator_profile(aggregator, settings);
         aggregate_role::settings::check(aggregator, profile, &mut |path, message| {

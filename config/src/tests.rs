@@ -326,6 +326,29 @@ fn a_collector_without_a_secret_of_its_own_has_the_translators() {
 }
 
 #[test]
+fn listening_ports_that_are_not_all_report_ports_are_refused() {
+    let listening = |last: u16, more: &str| {
+        let listen: Vec<String> = (5000..=last).map(|port| format!("\"udp://*:{port}\"")).collect();
+        let text = format!("[collector]\nlisten = [{}]\n{more}", listen.join(", "));
+        Settings::parse(&text, "h.toml")
+            .err()
+            .map(|error| error.to_string())
+    };
+    // With port 32766 of the default profile.
+    assert_eq!(listening(5006, ""), None);
+    assert!(listening(5007, "").is_some_and(|error| error.contains("at most 8 UDP ports of reports")));
+    let profile = |ports| {
+        format!(
+            "[profiles.x]\ntelemetry_ports = {ports}\n[[sources]]\nprefix = \"10.0.0.0/8\"\nprofile = \"x\"\n"
+        )
+    };
+    assert_eq!(listening(5005, &profile("[1, 5000, 2]")), None);
+    assert!(listening(5006, &profile("[1, 5000, 2]")).is_some());
+    let defined = "[profiles.default]\ntelemetry_ports = [5000]\n";
+    assert_eq!(listening(5007, defined), None);
+}
+
+#[test]
 fn every_listening_port_is_a_report_port() {
     let text = "[collector]\nlisten = [\"udp://*:5000\", \"udp://127.0.0.1:5001\"]\n[profiles.x]\ntelemetry_ports = [5001, 7]\n\
                 [[sources]]\nprefix = \"10.0.0.0/8\"\nprofile = \"x\"\n";

@@ -39,7 +39,8 @@ pub struct Stats {
     pub handled_in_kernel: u64,
     /// Datagrams that the kernel dropped because they were not read in time, or because memory was short.
     pub kernel_drops: u64,
-    /// Datagrams that the kernel dropped because of a wrong UDP checksum, as far as known ([`Receiver::drops`]).
+    /// Datagrams dropped because of a wrong UDP checksum: by the kernel, as far as known ([`Receiver::drops`]), or by the reader
+    /// of a packet socket. AF_XDP sockets deliver what the NIC accepted, and verify nothing.
     ///
     /// [`Receiver::drops`]: crate::udp::Receiver::drops
     pub bad_checksum: u64,

@@ -11,6 +11,9 @@ use crate::error::Error;
 
 /// Socket option of linux/if_packet.h, available since Linux 4.20.
 pub(crate) const PACKET_IGNORE_OUTGOING: i32 = 23;
+/// Flag of a fanout group (linux/if_packet.h). A group has a hook of its own, for which [`PACKET_IGNORE_OUTGOING`] has no effect.
+/// Older kernels refuse the flag.
+pub(crate) const PACKET_FANOUT_FLAG_IGNORE_OUTGOING: u32 = 0x4000;
 /// Advice when a socket that receives whole frames cannot be opened.
 pub(crate) const NET_RAW_MISSING: &str = "CAP_NET_RAW is missing: grant it, or run as root";
 

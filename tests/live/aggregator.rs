@@ -168,7 +168,8 @@ fn postcards_become_aggregates_and_counters_balance() {
         "hopwise_aggregator_postcards_total 4",
         "hopwise_aggregator_sent_postcards_total{cause=\"full\"} 3",
         "hopwise_aggregator_refused_total{reason=\"unknown_version\"} 1",
-        "hopwise_aggregator_lost_total{node=\"21\"} 1",
+        "hopwise_aggregator_lost_total{node=\"21\",hw_id=\"0\",seq_bits=\"22\"} 1",
+        "hopwise_aggregator_untracked_total 0",
     ] {
         assert!(metrics.contains(line), "{line}");
     }
@@ -264,4 +265,52 @@ fn a_wrong_section_is_reported_with_its_line() {
     let run = hopwise(["check", "-c", text(&config)]);
     let expected = "ok: aggregator agg(25) from udp://*:32766 to 192.0.2.1:32767, 1 MiB, no collector, API on http://127.0.0.1:8080\n";
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), expected));
+}
+
+#[test]
+fn losses_of_every_subsystem_of_every_node_are_shown() {
+    const NODES: u32 = 1100;
+    let stage = Stage::start("");
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut sent = 0_u64;
+    // Subsystem 0 of each node loses nothing, subsystem 1 one postcard.
+    for node in 0..NODES {
+        for (hw_id, seq) in [(0_u32, 1), (0, 2), (1, 1), (1, 3)] {
+            let mut bytes = postcard(seq, 7);
+            bytes[..4].copy_from_slice(&(0x2000_0000 | hw_id << 22 | u32::from(seq)).to_be_bytes());
+            bytes[4..8].copy_from_slice(&node.to_be_bytes());
+            sender.send_to(&bytes, stage.input).unwrap();
+            sent += 1;
+        }
+        if node % 50 == 49 {
+            // The socket's buffer holds no more.
+            stage.view(|view| view["datagrams"].as_u64() == Some(sent));
+        }
+    }
+    let view = stage.view(|view| view["datagrams"].as_u64() == Some(sent));
+    let listed = view["nodes"].as_array().unwrap();
+    let lost: u64 = listed.iter().filter_map(|node| node["lost"].as_u64()).sum();
+    let untracked = view["nodes_full"].as_u64().unwrap();
+    assert_eq!(
+        (listed.len(), lost, untracked),
+        (2 * NODES as usize, u64::from(NODES), 0)
+    );
+    let metrics = stage.get("/metrics").1;
+    let series: Vec<_> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("hopwise_aggregator_lost_total{"))
+        .collect();
+    let labels: std::collections::HashSet<_> = series
+        .iter()
+        .map(|line| line.split_once('}').unwrap().0)
+        .collect();
+    assert_eq!(
+        (series.len(), labels.len()),
+        (2 * NODES as usize, 2 * NODES as usize)
+    );
+    assert!(
+        labels.contains("node=\"5\",hw_id=\"1\",seq_bits=\"22\""),
+        "{:?}",
+        series.first()
+    );
 }

@@ -40,6 +40,7 @@ fn check_says_which_rules_the_kernel_has_no_room_for() {
     let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
     let expected = "\
 ok: reports on xdp://lo, 1 worker(s), 2 rule(s), no store, API on http://127.0.0.1:8080
+UDP checksums on xdp://lo: only the NIC verifies them, as AF_XDP delivers what it accepts
 rules in the kernel: 1 of 2
 rule `long` runs in user space: it needs 64 clauses in conjunctive normal form, and of the table's 64 the rules before it leave 63
 so each report whose queue_occupancy differs from the previous report of its flow is passed to user space

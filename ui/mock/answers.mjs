@@ -60,6 +60,7 @@ export function status(fabric, empty) {
     ],
     inputs: inputs(read, t.kernel),
     sources: sources(fabric),
+    sources_total: sources(fabric).length,
     tables: [
       { name: 'flows', used: fabric.flows.length, capacity: 100000, evicted: 0, refused: 0 },
       { name: 'queues', used: 6, capacity: 16384, evicted: 0, refused: 0 },
@@ -90,6 +91,7 @@ function emptyStatus() {
     loss_budget: stages.map((stage) => ({ stage, in: 0, out: 0, drops: {} })),
     inputs: [input({ listen: 'udp://0.0.0.0:32766' })],
     sources: [],
+    sources_total: 0,
     tables: [{ name: 'flows', used: 0, capacity: 100000, evicted: 0, refused: 0 }],
     store: { state: 'Ok', written: 0, queue: 0, shed: 0, last_commit: null, bytes: 0, problems: [] },
     workers: [],

@@ -41,7 +41,12 @@ test('the headline without losses', () => {
 test('a source that cannot be counted qualifies it', () => {
   const { tone, detail } = judge({}, undefined, [source(true), source(false)]);
   assert.equal(tone, 'ok');
-  assert.equal(detail, 'Losses of 1 source are not countable: the sequence number never advances.');
+  assert.equal(detail, 'Losses of 1 source are not countable: the sequence number does not advance.');
+});
+
+test('a source with one report, or without a readable one, is not called constant', () => {
+  const sources = [0, 1].map((reports) => ({ ...source(false), reports }));
+  assert.equal(judge({}, undefined, sources).detail, '');
 });
 
 test('a source of several nodes that cannot be counted qualifies it', () => {

@@ -28,8 +28,11 @@ pub struct StatusView {
     pub refused: NamedCounts,
     /// Sockets and interfaces that receive reports.
     pub inputs: Vec<InputView>,
-    /// Sequence-numbered streams of reports, and addresses without a readable report.
+    /// Sequence-numbered streams of reports, and addresses without a readable report; at most 512. If there are more, these are
+    /// those with the most losses and refused reports, then the busiest.
     pub sources: Vec<SourceView>,
+    /// Number of all these streams and addresses.
+    pub sources_total: u64,
     /// Tables of bounded size.
     pub tables: Vec<TableView>,
     /// The store; null when it is off.
@@ -179,6 +182,9 @@ pub struct InputView {
     pub up: bool,
     /// Reason why it does not receive.
     pub message: Option<String>,
+    /// True if datagrams with a wrong UDP checksum are dropped. False with AF_XDP (`xdp-…`), which delivers what the NIC accepts: a
+    /// report that was damaged on the way is read as it is.
+    pub checksums_verified: bool,
     /// Interface; null for a socket.
     pub interface: Option<String>,
     /// Queues of the interface that are read; 0 for a socket.
@@ -245,7 +251,7 @@ pub struct SourceView {
     pub duplicated: u64,
     /// Restarts of the sequence.
     pub restarts: u64,
-    /// False when the sequence number never advances, or is that of several nodes; then `lost` is meaningless.
+    /// False when the sequence number has not advanced (also after one report only), or is that of several nodes; then `lost` is meaningless.
     pub countable: bool,
     /// Several nodes send from this address, and their reports do not say which.
     pub mixed: bool,

@@ -176,6 +176,18 @@ impl Header {
     /// # Errors
     /// [`Refusal`] for every defect that can be found without reading a record.
     pub fn parse(payload: &[u8]) -> Result<Self, Refusal> {
+        Self::read(payload, true)
+    }
+
+    /// Parses the header of an aggregate of which only the beginning arrived, such as the first fragment.
+    ///
+    /// # Errors
+    /// As for [`Header::parse`], except that the payload may have any length.
+    pub fn parse_beginning(payload: &[u8]) -> Result<Self, Refusal> {
+        Self::read(payload, false)
+    }
+
+    fn read(payload: &[u8], is_whole: bool) -> Result<Self, Refusal> {
         let Some(header) = payload.first_chunk::<HEADER_LEN>() else {
             return Err(Refusal::Truncated);
         };
@@ -196,7 +208,7 @@ impl Header {
         } else {
             kind.record_len()
         };
-        if usize::from(record_len) < least || HEADER_LEN + records != payload.len() {
+        if usize::from(record_len) < least || (is_whole && HEADER_LEN + records != payload.len()) {
             return Err(Refusal::BadRecordLength);
         }
         Ok(Self {

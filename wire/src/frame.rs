@@ -2,6 +2,7 @@
 //! extension headers. The collector's inputs use it on report frames.
 
 use crate::bytes::{array_at, try_u16, u16_at};
+use crate::checksum;
 use crate::packet::{IPV4, IPV6, MPLS, MPLS_MULTICAST, UDP, is_tag};
 use crate::refusal::Refusal;
 use core::net::IpAddr;
@@ -28,32 +29,42 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
 }
 
-/// Source address and destination port of a frame that [`datagram`] refused, as far as its headers contain them.
+/// Source address and ports of a frame that [`datagram`] refused, as far as its headers contain them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PartialHeaders {
+pub struct PartialHeaders<'a> {
     /// Source IP address, or `None` if the frame does not contain it.
     pub src: Option<IpAddr>,
     /// UDP destination port. Only the first fragment of a packet contains it.
     pub dst_port: Option<u16>,
+    /// Bytes from the UDP header on; empty if the frame does not contain it.
+    udp: &'a [u8],
 }
 
-impl PartialHeaders {
+impl<'a> PartialHeaders<'a> {
     /// Parses the headers of an Ethernet frame.
-    pub fn of_frame(frame: &[u8]) -> Self {
+    pub fn of_frame(frame: &'a [u8]) -> Self {
         let mut envelope = Self::default();
         let _ = any_datagram(frame, &mut envelope);
         envelope
     }
 
     /// Parses the payload of a link header with this EtherType.
-    pub fn of_network(ethertype: u16, payload: &[u8]) -> Self {
+    pub fn of_network(ethertype: u16, payload: &'a [u8]) -> Self {
         let mut envelope = Self::default();
         let _ = behind(ethertype, payload, &mut envelope);
         envelope
     }
 
-    fn port_of(&mut self, udp: &[u8]) {
+    /// Returns the UDP source port and the bytes behind the UDP header: the beginning of the datagram's payload if the frame is
+    /// a first fragment. Lengths are not checked, so bytes that are not of the datagram may follow.
+    pub fn beginning(&self) -> Option<(u16, &'a [u8])> {
+        let (header, payload) = self.udp.split_at_checked(8)?;
+        Some((u16_at(header, 0), payload))
+    }
+
+    fn port_of(&mut self, udp: &'a [u8]) {
         self.dst_port = try_u16(udp, 2);
+        self.udp = udp;
     }
 }
 
@@ -101,7 +112,7 @@ fn plain(frame: &[u8]) -> Option<Datagram<'_>> {
 }
 
 #[inline(never)]
-fn any_datagram<'a>(frame: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<'a>, Refusal> {
+fn any_datagram<'a>(frame: &'a [u8], envelope: &mut PartialHeaders<'a>) -> Result<Datagram<'a>, Refusal> {
     let ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
     behind(ethertype, frame.get(14..).unwrap_or(&[]), envelope)
 }
@@ -117,7 +128,7 @@ pub fn network(ethertype: u16, payload: &[u8]) -> Result<Datagram<'_>, Refusal> 
 fn behind<'a>(
     mut ethertype: u16,
     mut bytes: &'a [u8],
-    envelope: &mut PartialHeaders,
+    envelope: &mut PartialHeaders<'a>,
 ) -> Result<Datagram<'a>, Refusal> {
     for _ in 0..MAX_TAGS {
         match ethertype {
@@ -140,7 +151,7 @@ fn behind<'a>(
     Err(Refusal::NotIp)
 }
 
-fn any_ip<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<'a>, Refusal> {
+fn any_ip<'a>(packet: &'a [u8], envelope: &mut PartialHeaders<'a>) -> Result<Datagram<'a>, Refusal> {
     match packet.first().map(|first| first >> 4) {
         Some(4) => ipv4(packet, envelope),
         Some(6) => ipv6(packet, envelope),
@@ -149,7 +160,7 @@ fn any_ip<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagra
     }
 }
 
-fn ipv4<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<'a>, Refusal> {
+fn ipv4<'a>(packet: &'a [u8], envelope: &mut PartialHeaders<'a>) -> Result<Datagram<'a>, Refusal> {
     let header = packet.first_chunk::<20>().ok_or(Refusal::Truncated)?;
     let len = usize::from(header[0] & 0x0f) * 4;
     let total = usize::from(u16_at(header, 2));
@@ -176,7 +187,7 @@ fn ipv4<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<
     udp(payload?, total - len, addresses)
 }
 
-fn ipv6<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<'a>, Refusal> {
+fn ipv6<'a>(packet: &'a [u8], envelope: &mut PartialHeaders<'a>) -> Result<Datagram<'a>, Refusal> {
     let header = packet.first_chunk::<40>().ok_or(Refusal::Truncated)?;
     if header[0] >> 4 != 6 {
         return Err(Refusal::BadIpHeader);
@@ -220,6 +231,28 @@ fn ipv6<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<
         next = head[0];
     }
     Err(Refusal::NotUdp)
+}
+
+/// Returns whether the UDP checksum of `datagram`, which is whole and in this Ethernet frame, is right or absent (0).
+pub fn checksum_holds(frame: &[u8], datagram: &Datagram<'_>) -> bool {
+    let len = 8 + datagram.payload.len();
+    let Some(segment) = PartialHeaders::of_frame(frame).udp.get(..len) else {
+        return true;
+    };
+    let sum = match (datagram.src, datagram.dst) {
+        _ if u16_at(segment, 6) == 0 => 0,
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            checksum::transport([src.octets(), dst.octets()].as_flattened(), UDP, segment)
+        }
+        (src, dst) => {
+            let octets = |address: IpAddr| match address {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+                IpAddr::V6(v6) => v6.octets(),
+            };
+            checksum::transport([octets(src), octets(dst)].as_flattened(), UDP, segment)
+        }
+    };
+    sum == 0
 }
 
 /// Parses a UDP datagram. `ip_payload` is the payload length in the IP header; a truncated capture may contain less.

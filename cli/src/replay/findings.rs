@@ -2,20 +2,28 @@
 //! sequence anomalies. All tables are bounded; what exceeds a bound is only counted. With `--store`, results also go to a
 //! store.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use collector::event::SequenceEvent;
-use collector::{Collector, Config, DistinctProfiles, Drop, Event, FlowRow, Loss, Output, Profile, Rollup};
+use collector::{Collector, Config, DistinctProfiles, Drop, Event, FlowRow, Loss, Output, Rollup};
 use detect::Metric;
 use wire::FlowKey;
 
 use crate::store_writer::StoreWriter;
 use collect_role::replay::ReplayOutput;
+use collect_role::settings::agreed_drop_reasons;
 
 /// Maximum number of flows with their state.
 const MAX_FLOWS: usize = 2_000_000;
 /// Maximum number of further flows, of which only the id is stored.
 const MAX_EXCESS_IDS: usize = 16_000_000;
+/// Maximum number of nodes that are counted.
+const MAX_NODES: usize = 1_000_000;
+/// Maximum number of series of values: metrics by node and queue or interface.
+const MAX_SERIES: usize = 200_000;
+/// Maximum number of places of drops: nodes and reasons.
+const MAX_DROP_PLACES: usize = 100_000;
 /// Maximum number of listed sequence anomalies.
 const MAX_ANOMALIES: usize = 100_000;
 
@@ -29,10 +37,17 @@ pub(super) struct Findings {
     /// Ids of flows beyond `max_flows`.
     excess_ids: HashSet<u64>,
     /// Values per metric, node and queue or interface.
-    pub(super) extremes: BTreeMap<(Metric, Option<u32>, Option<u32>), Extremes>,
+    extremes: BTreeMap<(Metric, Option<u32>, Option<u32>), Extremes>,
+    /// Limits on `extremes` and `drops`: [`MAX_SERIES`] and [`MAX_DROP_PLACES`], except in tests.
+    max_series: usize,
+    max_drop_places: usize,
+    /// Number of values of series beyond `max_series`, which are not listed.
+    pub(super) values_left_out: u64,
     /// Drop reports per node and reason.
-    pub(super) drops: BTreeMap<(Option<u32>, Option<u8>), u64>,
-    /// Names of drop reason codes, from all profiles.
+    drops: BTreeMap<DropPlace, u64>,
+    /// Number of drop reports of places beyond `max_drop_places`, which are not listed.
+    pub(super) drops_left_out: u64,
+    /// Names of drop reason codes on which all profiles agree: a drop does not name the profile of its reporter.
     reasons: BTreeMap<u8, String>,
     /// Anomalies of sequence numbers, if they were requested.
     pub(super) anomalies: Option<Vec<SequenceEvent>>,
@@ -43,6 +58,9 @@ pub(super) struct Findings {
     /// Number of the profile that decoded each node's values; the key is the node id, `u32::MAX` if unavailable.
     profile_by_node: BTreeMap<u32, u8>,
 }
+
+/// The node and the reason of drops.
+pub(super) type DropPlace = (Option<u32>, Option<u8>);
 
 /// Latest state of a flow.
 #[derive(Clone, PartialEq, Debug)]
@@ -97,14 +115,17 @@ impl Findings {
             .flat_map(DistinctProfiles::iter)
             .map(|profile| profile.queue_unit.clone())
             .collect();
-        let reasons = profiles.flat_map(|Profile { drop_reasons, .. }| drop_reasons.clone());
         Self {
             flows: HashMap::new(),
             max_flows: MAX_FLOWS,
             excess_ids: HashSet::new(),
             extremes: BTreeMap::new(),
+            max_series: MAX_SERIES,
+            max_drop_places: MAX_DROP_PLACES,
+            values_left_out: 0,
             drops: BTreeMap::new(),
-            reasons: reasons.collect(),
+            drops_left_out: 0,
+            reasons: agreed_drop_reasons(profiles),
             anomalies: anomalies.then(Vec::new),
             anomalies_omitted: 0,
             units,
@@ -115,8 +136,12 @@ impl Findings {
     /// Records which profile decodes the values of each node that reports queues. The collector may evict a
     /// silent node, so this is called at intervals.
     pub(super) fn note_profiles(&mut self, collector: &Collector) {
-        self.profile_by_node
-            .extend(collector.queues().map(|queue| (queue.node, queue.profile)));
+        for queue in collector.queues() {
+            // A queue has one series at least, so more nodes than series are not listed.
+            if self.profile_by_node.len() < self.max_series || self.profile_by_node.contains_key(&queue.node) {
+                self.profile_by_node.insert(queue.node, queue.profile);
+            }
+        }
     }
 
     /// Returns the unit of the node's queue occupancies, or an empty string if it is unknown.
@@ -159,21 +184,29 @@ impl Findings {
         (self.flows.len() + self.excess_ids.len()) as u64
     }
 
-    /// Returns the nodes on paths or with values, sorted.
-    pub(super) fn nodes(&self) -> Vec<Option<u32>> {
-        let path_nodes = self
-            .flows
-            .values()
-            .flat_map(|flow| flow.path.iter().map(|node| node_id(*node)));
-        let mut nodes: Vec<_> = self
-            .extremes
-            .keys()
-            .map(|(_, node, _)| *node)
-            .chain(path_nodes)
-            .collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
+    /// Returns how many nodes are on paths or have values (from [`MAX_NODES`] on, a lower bound), and at most `limit` of them,
+    /// sorted: those with the most values and reports.
+    pub(super) fn nodes(&self, limit: usize) -> (usize, Vec<Option<u32>>) {
+        let mut nodes: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+        for ((_, node, _), extremes) in &self.extremes {
+            *nodes.entry(*node).or_default() += extremes.count;
+        }
+        for flow in self.flows.values() {
+            for node in &flow.path {
+                let has_room = nodes.len() < MAX_NODES;
+                match nodes.entry(node_id(*node)) {
+                    Entry::Vacant(_) if !has_room => {}
+                    entry => *entry.or_default() += flow.row.reports,
+                }
+            }
+        }
+        let listed = most(&nodes, limit);
+        (nodes.len(), listed.into_iter().map(|(node, _)| node).collect())
+    }
+
+    /// Returns the number of places of drops, and at most `limit` of them with their drop reports, sorted: those with the most.
+    pub(super) fn drops(&self, limit: usize) -> (usize, Vec<(DropPlace, u64)>) {
+        (self.drops.len(), most(&self.drops, limit))
     }
 
     /// Returns (queue or interface, extremes) of one metric of one node.
@@ -188,11 +221,22 @@ impl Findings {
             .map(|((_, _, part), extremes)| (*part, extremes))
     }
 
-    /// Returns the name of a drop reason in the profile, or its number.
+    /// Returns the name of a drop reason, or its number if there is none or the profiles do not agree on it.
     pub(super) fn reason(&self, reason: Option<u8>) -> String {
-        let reasons = reason.and_then(|code| self.reasons.get(&code).cloned());
-        reasons.unwrap_or_else(|| reason.map_or("unknown".to_string(), |code| code.to_string()))
+        let named = reason.and_then(|code| self.reasons.get(&code).cloned());
+        named.unwrap_or_else(|| reason.map_or("unknown".to_string(), |code| code.to_string()))
     }
+}
+
+/// Returns at most `limit` entries, those with the highest counts, in the order of their keys.
+fn most<K: Copy + Ord>(counts: &BTreeMap<K, u64>, limit: usize) -> Vec<(K, u64)> {
+    let mut entries: Vec<(K, u64)> = counts.iter().map(|(key, count)| (*key, *count)).collect();
+    if entries.len() > limit {
+        entries.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        entries.truncate(limit);
+        entries.sort_by_key(|(key, _)| *key);
+    }
+    entries
 }
 
 /// Returns the node id, or `None` for the value that means "unavailable".
@@ -207,16 +251,20 @@ impl Output for Findings {
             return;
         }
         let part = rollup.queue.map(u32::from).or(rollup.interface);
-        let empty = Extremes {
+        let none = Extremes {
             count: 0,
             min: u64::MAX,
             max: 0,
             sum: 0,
         };
-        let extremes = self
-            .extremes
-            .entry((rollup.metric, rollup.node, part))
-            .or_insert(empty);
+        let has_room = self.extremes.len() < self.max_series;
+        let extremes = match self.extremes.entry((rollup.metric, rollup.node, part)) {
+            Entry::Vacant(_) if !has_room => {
+                self.values_left_out += rollup.count;
+                return;
+            }
+            entry => entry.or_insert(none),
+        };
         extremes.count += rollup.count;
         extremes.min = extremes.min.min(rollup.min);
         extremes.max = extremes.max.max(rollup.max);
@@ -244,7 +292,11 @@ impl Output for Findings {
     }
 
     fn drop_report(&mut self, drop: &Drop) {
-        *self.drops.entry((drop.node, drop.reason)).or_default() += 1;
+        let has_room = self.drops.len() < self.max_drop_places;
+        match self.drops.entry((drop.node, drop.reason)) {
+            Entry::Vacant(_) if !has_room => self.drops_left_out += 1,
+            entry => *entry.or_default() += 1,
+        }
     }
 
     fn sequence(&mut self, note: &SequenceEvent) {
@@ -349,6 +401,25 @@ mod tests {
         }
     }
 
+    /// Two occupancies of a queue in `interval` seconds.
+    fn values(interval: u32, min: u64, max: u64) -> Rollup {
+        Rollup {
+            ts: 0,
+            interval,
+            metric: Metric::QueueOccupancy,
+            flow: None,
+            node: Some(102),
+            interface: None,
+            queue: Some(0),
+            count: 2,
+            min,
+            max,
+            sum: min + max,
+            p50: None,
+            p99: None,
+        }
+    }
+
     #[test]
     fn a_flow_that_expired_and_came_back_keeps_its_reports() {
         let mut findings = Findings::new(&Config::default(), false);
@@ -398,24 +469,43 @@ mod tests {
     }
 
     #[test]
+    fn places_that_do_not_fit_are_counted_and_those_with_the_most_are_listed() {
+        let mut findings = Findings {
+            max_series: 3,
+            max_drop_places: 3,
+            ..Findings::new(&Config::default(), false)
+        };
+        for (node, count) in [(4, 10), (2, 30), (3, 20), (1, 40), (2, 30)] {
+            findings.rollup(&Rollup {
+                node: Some(node),
+                count,
+                ..values(1, 1, 1)
+            });
+            for _ in 0..count {
+                findings.drop_report(&Drop {
+                    ts: 0,
+                    id: 0,
+                    flow: None,
+                    tunnel: None,
+                    node: Some(node),
+                    ingress_if: None,
+                    egress_if: None,
+                    queue: None,
+                    reason: Some(29),
+                });
+            }
+        }
+        assert_eq!((findings.values_left_out, findings.drops_left_out), (40, 40));
+        assert_eq!(findings.nodes(2), (3, vec![Some(2), Some(3)]));
+        assert_eq!(findings.nodes(9), (3, vec![Some(2), Some(3), Some(4)]));
+        let place = |node| (Some(node), Some(29));
+        assert_eq!(findings.drops(2), (3, vec![(place(2), 60), (place(3), 20)]));
+    }
+
+    #[test]
     fn extremes_are_over_all_seconds_and_no_minute() {
         let mut findings = Findings::new(&Config::default(), false);
-        let second = |interval, min, max| Rollup {
-            ts: 0,
-            interval,
-            metric: Metric::QueueOccupancy,
-            flow: None,
-            node: Some(102),
-            interface: None,
-            queue: Some(0),
-            count: 2,
-            min,
-            max,
-            sum: min + max,
-            p50: None,
-            p99: None,
-        };
-        for rollup in [second(1, 3, 9), second(1, 1, 200), second(60, 0, 999)] {
+        for rollup in [values(1, 3, 9), values(1, 1, 200), values(60, 0, 999)] {
             findings.rollup(&rollup);
         }
         let found: Vec<_> = findings.extremes_of(Metric::QueueOccupancy, Some(102)).collect();

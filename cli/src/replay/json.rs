@@ -77,12 +77,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
         o.objects("flows", findings.busiest(summary.limit), |flow, o| {
             write_flow(o, flow)
         });
-        o.objects("paths", findings.paths(), |usage, o| {
-            o.field("path", nodes(usage.nodes))
-                .field("flows", usage.flows)
-                .field("reports", usage.reports);
-        });
-        o.objects("nodes", findings.nodes(), |node, o| write_node(o, summary, node));
+        write_network(o, summary);
         if stats.sf.records > 0 {
             o.object("sf", |o| write_sf(o, &stats.sf));
         }
@@ -91,11 +86,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
                 o.field(kind.name(), stats.events[kind as usize]);
             }
         });
-        o.objects("drops", &findings.drops, |((node, reason), count), o| {
-            o.field("node", *node)
-                .field("reason", findings.reason(*reason))
-                .field("count", *count);
-        });
+        write_drops(o, summary);
         o.objects("sources", sorted_streams(collector.streams()), |stream, o| {
             write_source(o, &stream)
         });
@@ -114,6 +105,39 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
     });
     out.push('\n');
     out
+}
+
+/// Writes the paths with the most reports, and the nodes with the most values.
+fn write_network(o: &mut Object<'_>, summary: &Summary<'_>) {
+    let findings = summary.findings;
+    let paths = findings.paths();
+    o.field("paths_total", paths.len());
+    let paths = paths.into_iter().take(summary.limit);
+    o.objects("paths", paths, |usage, o| {
+        o.field("path", nodes(usage.nodes))
+            .field("flows", usage.flows)
+            .field("reports", usage.reports);
+    });
+    let (total, listed) = findings.nodes(summary.limit);
+    o.field("nodes_total", total);
+    o.objects("nodes", listed, |node, o| write_node(o, summary, node));
+    if findings.values_left_out > 0 {
+        o.field("values_left_out", findings.values_left_out);
+    }
+}
+
+fn write_drops(o: &mut Object<'_>, summary: &Summary<'_>) {
+    let findings = summary.findings;
+    let (total, listed) = findings.drops(summary.limit);
+    o.field("drops_total", total);
+    o.objects("drops", listed, |((node, reason), count), o| {
+        o.field("node", node)
+            .field("reason", findings.reason(reason))
+            .field("count", count);
+    });
+    if findings.drops_left_out > 0 {
+        o.field("drops_left_out", findings.drops_left_out);
+    }
 }
 
 /// Writes the results of joining SF-INT records into sets, one record per hop.

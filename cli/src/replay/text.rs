@@ -244,7 +244,8 @@ fn nodes(summary: &Summary<'_>) -> String {
         ("MAX", Right),
         ("UNIT", Left),
     ]);
-    for node in findings.nodes() {
+    let (total, nodes) = findings.nodes(summary.limit);
+    for node in nodes {
         for metric in [
             Metric::HopLatency,
             Metric::QueueOccupancy,
@@ -266,11 +267,14 @@ fn nodes(summary: &Summary<'_>) -> String {
             }
         }
     }
-    if table.is_empty() {
-        String::new()
-    } else {
-        table.render()
+    let mut out = listed(&table, total, summary.limit, "nodes; --limit shows more");
+    if findings.values_left_out > 0 {
+        let count = units::count(findings.values_left_out);
+        out.push_str(&format!(
+            "values of more nodes, queues and interfaces, not listed: {count}\n"
+        ));
     }
+    out
 }
 
 fn row(node: String, metric: Metric, subject: String, extremes: &Extremes, queue_unit: &str) -> [String; 8] {
@@ -299,15 +303,23 @@ fn row(node: String, metric: Metric, subject: String, extremes: &Extremes, queue
 fn drops(summary: &Summary<'_>) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([("DROPPED", Right), ("NODE", Right), ("REASON", Left)]);
-    for ((node, reason), count) in &summary.findings.drops {
+    let findings = summary.findings;
+    let (total, places) = findings.drops(summary.limit);
+    for ((node, reason), count) in places {
         let node = node.map_or("?".into(), |node| summary.names.node(node));
-        table.row([units::count(*count), node, summary.findings.reason(*reason)]);
+        table.row([units::count(count), node, findings.reason(reason)]);
     }
-    if table.is_empty() {
-        String::new()
-    } else {
-        table.render()
+    let mut out = listed(
+        &table,
+        total,
+        summary.limit,
+        "nodes and reasons; --limit shows more",
+    );
+    if findings.drops_left_out > 0 {
+        let count = units::count(findings.drops_left_out);
+        out.push_str(&format!("drops at more nodes, not listed: {count}\n"));
     }
+    out
 }
 
 fn events(summary: &Summary<'_>) -> String {
@@ -350,7 +362,8 @@ fn sources(summary: &Summary<'_>) -> String {
         };
         let note = match stream.unconfirmed {
             _ if stream.mixed => "not countable: several nodes behind one address".to_owned(),
-            _ if !stream.countable => "not countable: its sequence number never moves".to_owned(),
+            _ if !stream.countable && stream.datagrams == 1 => "not countable: only one datagram".to_owned(),
+            _ if !stream.countable => "not countable: its sequence number has not advanced".to_owned(),
             0 => String::new(),
             more => format!(
                 "{} more missing, not confirmed by what follows",

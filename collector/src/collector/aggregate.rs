@@ -67,6 +67,40 @@ impl Collector {
             inner.aggregate(&{ envelope }, datagram.payload, out);
         }
     }
+
+    /// Accounts for the sequence number of an aggregate of which only the beginning was received, as
+    /// [`Collector::observe_refused`] does for reports.
+    pub fn observe_refused_aggregate(&mut self, datagram: &Datagram<'_>, out: &mut dyn Output) {
+        let Self { readers, inner } = self;
+        let (envelope, _) = inner.open(datagram, datagram.received, readers);
+        inner.sources.uncount(envelope.sender);
+        let header = Header::parse_beginning(datagram.payload);
+        let node = || header.map(|header| Some(header.aggregator));
+        if inner
+            .access
+            .check(envelope.listener, envelope.source, node)
+            .is_ok()
+            && let Ok(header) = header
+        {
+            inner.losses.observe_refused(
+                &aggregate_stream(&envelope, &header),
+                header.sequence,
+                envelope.received,
+                out,
+            );
+        }
+    }
+}
+
+/// Returns the stream of an aggregator's sequence numbers.
+fn aggregate_stream(envelope: &DatagramContext<'_>, header: &Header) -> StreamId {
+    StreamId {
+        version: VERSION,
+        hw_id: 0,
+        listener: envelope.listener,
+        node: Some(header.aggregator),
+        source: *envelope.source,
+    }
 }
 
 impl Inner {
@@ -120,15 +154,12 @@ impl Inner {
     }
 
     fn count_aggregate(&mut self, envelope: &DatagramContext<'_>, header: &Header, out: &mut dyn Output) {
-        let stream = StreamId {
-            version: VERSION,
-            hw_id: 0,
-            listener: envelope.listener,
-            node: Some(header.aggregator),
-            source: *envelope.source,
-        };
-        self.losses
-            .observe(&stream, header.sequence, envelope.received, out);
+        self.losses.observe(
+            &aggregate_stream(envelope, header),
+            header.sequence,
+            envelope.received,
+            out,
+        );
     }
 
     /// Processes the postcards of an aggregate, several at a time, so that their memory accesses overlap.

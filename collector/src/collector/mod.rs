@@ -18,7 +18,7 @@ use wire::Decoder;
 use crate::access::Access;
 use crate::config::{Config, Units};
 use crate::decode::{
-    Datagram, DatagramContext, LatestPlan, MAX_HOPS, NodeUnits, Plans, Reading, is_whole_path,
+    Datagram, DatagramContext, LatestPlan, MAX_HOPS, NodeUnits, Plans, Reading, StreamSeq, is_whole_path,
 };
 use crate::event::{Nanos, Output};
 use crate::join::SfInt;
@@ -184,6 +184,32 @@ impl Collector {
             }
             let (envelope, reader) = inner.open(datagram, received, readers);
             inner.later_reports(&{ envelope }, datagram.payload, reader, first, out);
+        }
+    }
+
+    /// Accounts for the sequence number of a datagram of which only the beginning was received, such as the first fragment. The
+    /// caller has counted it as refused. Its number counts if its stream exists and expects it, so that it is not lost as well.
+    pub fn observe_refused(&mut self, datagram: &Datagram<'_>, out: &mut dyn Output) {
+        let Self { readers, inner } = self;
+        let (envelope, reader) = inner.open(datagram, datagram.received, readers);
+        inner.sources.uncount(envelope.sender);
+        let peeked = wire::peek_header(datagram.payload, reader.profile());
+        let node = || {
+            peeked
+                .as_ref()
+                .map(|peek| peek.node_id)
+                .map_err(|refusal| *refusal)
+        };
+        if inner
+            .access
+            .check(envelope.listener, envelope.source, node)
+            .is_ok()
+            && let Ok(peek) = &peeked
+        {
+            let seq = StreamSeq::from(peek);
+            inner
+                .losses
+                .observe_refused(&seq.stream(&envelope), seq.seq, envelope.received, out);
         }
     }
 

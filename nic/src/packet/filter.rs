@@ -13,6 +13,11 @@ const MAX_PORTS: usize = 32;
 /// Number of accepted bytes of a frame: all of it.
 const ALL: u32 = 0x4_0000;
 
+/// Offset at which a load returns the frame's packet type (`SKF_AD_OFF + SKF_AD_PKTTYPE` of linux/filter.h).
+const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).cast_unsigned();
+/// Packet type of frames that this machine sends.
+const OUTGOING: u32 = libc::PACKET_OUTGOING as u32;
+
 // Opcodes of classic BPF (linux/bpf_common.h): A is the accumulator, X the index register.
 const LOAD_BYTE: u16 = 0x30;
 const LOAD_HALF: u16 = 0x28;
@@ -41,10 +46,14 @@ pub(super) const NOTHING: [sock_filter; 1] = [sock_filter {
     k: 0,
 }];
 
-/// Returns a program that accepts Ethernet frames that may contain a datagram to one of `ports`.
+/// Returns a program that accepts received Ethernet frames that may contain a datagram to one of `ports`. Those that this machine
+/// sends are rejected: they are no reports to it, and on a loopback interface each arrives as a received frame as well.
 pub(super) fn telemetry(ports: &[u16]) -> Vec<sock_filter> {
     let named = if ports.len() <= MAX_PORTS { ports } else { &[] };
     let mut program = Program::default();
+    program.push(LOAD_BYTE, PACKET_TYPE);
+    program.test(IF_EQUAL, OUTGOING, Label::Next, Label::Level(0));
+    program.push(RETURN, 0);
     for tags in 0..=MAX_TAGS {
         program.level(tags);
         program.ipv4(tags);

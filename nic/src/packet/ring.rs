@@ -20,6 +20,9 @@ const BLOCK_TIMEOUT_MS: u32 = 4;
 // Offsets in `struct tpacket_block_desc`: the number of frames, and the offset of the first.
 const BLOCK_PACKETS: usize = 12;
 const BLOCK_FIRST: usize = 16;
+/// Status of a frame whose UDP checksum need not be verified: the sender left it to a NIC that the frame did not pass, or the NIC or the
+/// kernel found it right.
+const CHECKED: u32 = libc::TP_STATUS_CSUMNOTREADY | libc::TP_STATUS_CSUM_VALID;
 /// Bytes of `struct virtio_net_hdr`, before the frame.
 const VIRTIO_HEADER: usize = 10;
 
@@ -59,7 +62,7 @@ impl Ring {
         ] {
             sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(Error::failed(call, interface))?;
         }
-        // Not supported by older kernels; a machine does not send telemetry to itself through an interface.
+        // Not supported by older kernels; the filter rejects outgoing frames in any case.
         let _ = sys::set(&socket, libc::SOL_PACKET, sys::PACKET_IGNORE_OUTGOING, &1);
         sys::attach_filter(&socket, &filter::telemetry(&options.ports))
             .map_err(Error::failed("setsockopt SO_ATTACH_FILTER", interface))?;
@@ -78,16 +81,7 @@ impl Ring {
             .map_err(Error::failed("setsockopt PACKET_RX_RING", interface))?;
         let memory = Mapping::shared(&socket, 0, blocks * BLOCK).map_err(Error::failed("mmap", interface))?;
         sys::bind_to_interface(&socket, index).map_err(Error::failed("bind AF_PACKET", interface))?;
-        // A fanout group of one socket makes the kernel reassemble fragments. If it does not, they are counted as refused.
-        let defragment =
-            (libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | libc::PACKET_FANOUT_FLAG_UNIQUEID)
-                << 16;
-        let _ = sys::set(
-            &socket,
-            libc::SOL_PACKET,
-            libc::PACKET_FANOUT,
-            &defragment.cast_signed(),
-        );
+        defragment(&socket);
         Ok(Self {
             socket,
             _holders: holders,
@@ -222,6 +216,8 @@ struct Frame<'a> {
     step: usize,
     received: u64,
     truncated: bool,
+    /// Whether the UDP checksum is not complete yet, as within one machine, or is known to be right.
+    is_checked: bool,
     /// Payload bytes per datagram of an unsegmented frame (GSO); the last datagram may be shorter.
     segment: Option<usize>,
 }
@@ -242,6 +238,7 @@ impl<'a> Frame<'a> {
             step: word(bytes, offset_of!(Header, tp_next_offset)) as usize,
             received: nanoseconds(seconds, nanos),
             truncated: word(bytes, offset_of!(Header, tp_len)) as usize > captured,
+            is_checked: word(bytes, offset_of!(Header, tp_status)) & CHECKED != 0,
             segment: segment(bytes.get(mac.checked_sub(VIRTIO_HEADER)?..mac)?),
         })
     }
@@ -259,6 +256,11 @@ impl<'a> Frame<'a> {
                 return;
             }
         };
+        let is_checked = self.is_checked || self.truncated || self.segment.is_some();
+        if !is_checked && !frame::checksum_holds(self.data, &datagram) {
+            stats.bad_checksum += 1;
+            return;
+        }
         let source = SocketAddr::new(datagram.src, datagram.src_port);
         let payload = datagram.payload;
         let segment = self.segment.unwrap_or(payload.len()).max(1);
@@ -290,6 +292,23 @@ fn segment(header: &[u8]) -> Option<usize> {
     (header.get(KIND)? & 0x7f == UDP)
         .then(|| usize::from(half(header, SIZE)))
         .filter(|&size| size > 0)
+}
+
+/// Makes the kernel reassemble fragments, by a fanout group of one socket. If it does not, they are counted as refused.
+fn defragment(socket: &OwnedFd) {
+    let wanted =
+        libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | libc::PACKET_FANOUT_FLAG_UNIQUEID;
+    let received_only = wanted | sys::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+    let join = |flags: u32| {
+        sys::set(
+            socket,
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
+            &(flags << 16).cast_signed(),
+        )
+    };
+    // Without the flag, outgoing fragments are reassembled too, and then rejected by the filter.
+    let _ = join(received_only).or_else(|_| join(wanted));
 }
 
 /// Opens UDP sockets on these ports of the interface, for both families, that receive nothing. Other interfaces are not

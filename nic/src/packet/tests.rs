@@ -6,10 +6,19 @@ use crate::source::{Source, Stats};
 use crate::udp::Sender;
 use wire::{Refusal, RefusalCounts};
 
-/// Runs the classic BPF program of [`filter`] on a frame, as the kernel would.
+/// Runs the classic BPF program of [`filter`] on a received frame, as the kernel would.
 fn accepts(program: &[libc::sock_filter], frame: &[u8]) -> bool {
+    accepts_of_type(libc::PACKET_HOST, program, frame)
+}
+
+/// Runs the program on a frame of this packet type.
+fn accepts_of_type(kind: u8, program: &[libc::sock_filter], frame: &[u8]) -> bool {
+    const PACKET_TYPE: usize = 0xffff_f004;
     let (mut a, mut x, mut at) = (0_u32, 0_u32, 0);
     let load = |from: usize, len: usize| {
+        if from == PACKET_TYPE {
+            return Some(u32::from(kind));
+        }
         let bytes = frame.get(from..from + len)?;
         Some(bytes.iter().fold(0, |value, &byte| value << 8 | u32::from(byte)))
     };
@@ -160,6 +169,15 @@ fn the_filter_picks_datagrams_to_the_ports() {
 }
 
 #[test]
+fn the_filter_rejects_what_this_machine_sends() {
+    let program = filter::telemetry(&[5555]);
+    let frame = ethernet(&[], 0x0800, &ipv4(0, 0, 17, &udp(5555, b"report")));
+    // To this machine, to all, to a group, to another machine (in promiscuous mode), from this machine.
+    let accepted = [0, 1, 2, 3, 4].map(|kind| accepts_of_type(kind, &program, &frame));
+    assert_eq!(accepted, [true, true, true, true, false]);
+}
+
+#[test]
 fn the_longest_program_has_no_jump_too_long() {
     let ports: Vec<u16> = (1..=32).collect();
     let program = filter::telemetry(&ports);
@@ -263,6 +281,41 @@ fn datagrams_of_both_families_and_in_tags_arrive_and_others_do_not() {
 }
 
 #[test]
+fn a_wrong_checksum_is_counted_and_none_is_right() {
+    let options = Options {
+        ports: vec![5555],
+        ring: 4 << 20,
+        ..Options::default()
+    };
+    let (pair, mut ring) = match opened(&options) {
+        Ok(opened) => opened,
+        Err(error) => return skipped(&error),
+    };
+    let summed = |len: usize, payload: &[u8]| {
+        let mut segment = udp(5555, payload);
+        let sum = wire::checksum::transport(&addresses(len), 17, &segment);
+        segment[6..8].copy_from_slice(&sum.to_be_bytes());
+        segment
+    };
+    let damaged = |mut segment: Vec<u8>| {
+        segment[9] ^= 0x10;
+        segment
+    };
+    let frames = [
+        ethernet(&[], 0x0800, &ipv4(0, 0, 17, &summed(4, b"v4"))),
+        ethernet(&[], 0x0800, &ipv4(0, 0, 17, &damaged(summed(4, b"v4")))),
+        ethernet(&[0x8100], 0x86dd, &ipv6(17, &summed(16, b"v6, odd"))),
+        ethernet(&[0x8100], 0x86dd, &ipv6(17, &damaged(summed(16, b"v6, odd")))),
+        ethernet(&[], 0x0800, &ipv4(8, 0, 17, &udp(5555, b"none"))),
+    ];
+    send_raw(&pair.near, &frames);
+    let found: Vec<_> = receive(&mut ring, 3).into_iter().map(|(data, ..)| data).collect();
+    assert_eq!(found, [&b"v4"[..], b"v6, odd", b"none"]);
+    let stats = ring.stats();
+    assert_eq!((stats.datagrams, stats.bad_checksum, stats.lost()), (3, 2, 2));
+}
+
+#[test]
 fn fragments_are_put_together_and_segments_taken_apart() {
     let options = Options {
         ports: vec![5555],
@@ -289,6 +342,30 @@ fn fragments_are_put_together_and_segments_taken_apart() {
         .map(|data| (data.to_vec(), source, false))
         .collect();
     assert_eq!(receive(&mut ring, 8), expected);
+}
+
+#[test]
+fn datagrams_that_this_machine_sends_are_not_received() {
+    let options = Options {
+        ports: vec![5555],
+        ring: 4 << 20,
+        ..Options::default()
+    };
+    let (pair, mut ring) = match opened(&options) {
+        Ok(opened) => opened,
+        Err(error) => return skipped(&error),
+    };
+    let [near, far] = [Pair::NEAR[0], Pair::FAR[0]].map(|address| SocketAddr::new(address, 0));
+    let to = |address: SocketAddr| SocketAddr::new(address.ip(), 5555);
+    // One that fits into a frame, and one in fragments, which the kernel reassembles.
+    let long = vec![7; 4000];
+    let mut outgoing = pair.far.run(|| Sender::connect(far, to(near))).unwrap().unwrap();
+    outgoing.send_burst(&[b"outgoing", &long]).unwrap();
+    let mut incoming = pair.near.run(|| Sender::connect(near, to(far))).unwrap().unwrap();
+    incoming.send_burst(&[b"incoming", &long]).unwrap();
+    let source = incoming.local_addr().unwrap();
+    let expected = [b"incoming".to_vec(), long].map(|data| (data, source, false));
+    assert_eq!(receive(&mut ring, 3), expected);
 }
 
 #[test]

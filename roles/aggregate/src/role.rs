@@ -30,8 +30,6 @@ const BURST: usize = 64;
 const SLEEP: u32 = 50;
 /// Interval at which the counters are published, ns.
 const PUBLISH: u64 = 50_000_000;
-/// Maximum number of nodes listed in the view.
-const MAX_NODES: usize = 1024;
 
 /// An aggregator with its sockets open, before its thread starts.
 #[derive(Debug)]
@@ -285,7 +283,7 @@ impl Worker {
                 .iter()
                 .map(|sender| sender.counts.clone())
                 .collect(),
-            nodes: self.aggregator.nodes().take(MAX_NODES).copied().collect(),
+            nodes: self.aggregator.nodes().copied().collect(),
             nodes_full: stats.nodes_full,
             stats,
         }

@@ -52,10 +52,10 @@ pub struct AggregatorView {
     pub(crate) balanced: bool,
     /// Destinations of the aggregates.
     pub forward: Vec<ForwardView>,
-    /// Nodes, at most 1,024.
+    /// Subsystems of nodes: all that are tracked, at most 4,096.
     pub nodes: Vec<Node>,
-    /// Datagrams of nodes beyond this maximum; their losses are not counted.
-    pub(crate) nodes_full: u64,
+    /// Datagrams of those that are not tracked, because the table was full; their losses are not counted.
+    pub nodes_full: u64,
     #[serde(skip)]
     pub(crate) stats: Stats,
 }

@@ -18,8 +18,6 @@ use terminal::progress::Progress;
 
 pub use self::merge::{Merged, Run, merged};
 
-const STDIN: &str = "-";
-
 /// A frame of a capture, parsed as far as possible.
 #[derive(Debug)]
 pub enum CapturedFrame<'a> {
@@ -62,14 +60,37 @@ pub fn read(
     frames(path, account, progress, |account, frame| {
         match telemetry(frame, ports, account) {
             Ok((datagram, _)) => each(frame.ts, CapturedFrame::Datagram(datagram, frame.layer())),
-            Err(Some((refusal, source))) => each(frame.ts, CapturedFrame::Refused(refusal, source)),
+            Err(Some(refused)) => each(frame.ts, CapturedFrame::Refused(refused.refusal, refused.source)),
             Err(None) => Ok(()),
         }
     })
 }
 
-/// The reason a frame was refused, and its source address if known.
-pub type Refused = (Refusal, Option<IpAddr>);
+/// A refused frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused<'a> {
+    /// The cause.
+    pub refusal: Refusal,
+    /// The source address, if known.
+    pub source: Option<IpAddr>,
+    /// What arrived of a datagram to a telemetry port.
+    pub beginning: Option<Beginning<'a>>,
+}
+
+/// The beginning of a datagram that did not arrive whole, such as the first fragment of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning<'a> {
+    /// Source address of the datagram.
+    pub src: IpAddr,
+    /// UDP source port of the datagram.
+    pub src_port: u16,
+    /// UDP destination port of the datagram.
+    pub dst_port: u16,
+    /// Index of this port.
+    pub listener: usize,
+    /// The bytes behind the UDP header. Their number is not that of the datagram.
+    pub payload: &'a [u8],
+}
 
 /// Returns the datagram in a frame and the index of its destination port in `ports`. A frame without such a datagram is an
 /// error: `Some` if its headers are malformed, `None` if it is not telemetry. Counts the frame in everything but
@@ -79,7 +100,7 @@ pub fn telemetry<'a>(
     frame: &Frame<'a>,
     ports: &[u16],
     account: &mut Account,
-) -> Result<(Datagram<'a>, usize), Option<Refused>> {
+) -> Result<(Datagram<'a>, usize), Option<Refused<'a>>> {
     let parsed = datagram(frame);
     if let Ok(datagram) = parsed
         && let Some(port) = ports.iter().position(|port| *port == datagram.dst_port)
@@ -103,12 +124,12 @@ fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, Option<Refusal>> {
 
 /// Accounts for a frame without a datagram to one of `ports`. `error` is [`datagram`]'s result; `None` if it found one.
 #[cold]
-fn account_other(
-    frame: &Frame<'_>,
+fn account_other<'a>(
+    frame: &Frame<'a>,
     error: Option<Option<Refusal>>,
     ports: &[u16],
     account: &mut Account,
-) -> Option<Refused> {
+) -> Option<Refused<'a>> {
     let envelope = envelope(frame);
     let skipped = match error {
         None => Some("other_port"),
@@ -118,7 +139,11 @@ fn account_other(
     match (skipped, error.flatten()) {
         (None, Some(refusal)) => {
             *account.refused.entry(refusal.name()).or_default() += 1;
-            Some((refusal, envelope.src))
+            Some(Refused {
+                refusal,
+                source: envelope.src,
+                beginning: beginning(&envelope, ports),
+            })
         }
         (skipped, _) => {
             *account
@@ -130,7 +155,20 @@ fn account_other(
     }
 }
 
-fn envelope(frame: &Frame<'_>) -> PartialHeaders {
+/// Returns the beginning of a datagram to one of `ports`, if the frame has it.
+fn beginning<'a>(envelope: &PartialHeaders<'a>, ports: &[u16]) -> Option<Beginning<'a>> {
+    let dst_port = envelope.dst_port?;
+    let (src_port, payload) = envelope.beginning()?;
+    Some(Beginning {
+        src: envelope.src?,
+        src_port,
+        dst_port,
+        listener: ports.iter().position(|port| *port == dst_port)?,
+        payload,
+    })
+}
+
+fn envelope<'a>(frame: &Frame<'a>) -> PartialHeaders<'a> {
     match frame.layer() {
         Layer::Ethernet(bytes) => PartialHeaders::of_frame(bytes),
         Layer::Network { ethertype, bytes } => PartialHeaders::of_network(ethertype, bytes),
@@ -163,6 +201,8 @@ fn open(path: &Path) -> Result<capture::Reader<File>, CliError> {
 pub fn is_live(path: &Path) -> bool {
     path == Path::new(STDIN) || std::fs::metadata(path).is_ok_and(|file| !file.is_file())
 }
+
+const STDIN: &str = "-";
 
 /// Reads all frames of one capture, one call of `each` per frame.
 pub fn frames(

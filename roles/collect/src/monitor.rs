@@ -42,15 +42,6 @@ use view::{
     TableView, TriedView, WorkerView,
 };
 
-/// Longest wait for a worker's answer.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Window over which rates are averaged, s.
-const RATE_SECONDS: usize = 5;
-/// Length of the rate history, s.
-const HISTORY_SECONDS: usize = 900;
-/// Maximum number of sources in `/status`.
-const SHOWN_SOURCES: usize = 512;
-
 /// Read access to the running collector.
 #[derive(Debug)]
 pub struct Monitor {
@@ -441,12 +432,14 @@ impl Monitor {
             };
         }
         let detail = self.detail();
+        let (sources_total, sources) = source_views(&detail, sources);
         StatusView {
             rates: self.rates(),
             loss_budget: self.stages(detail.losses),
             refused: self.refused(),
             inputs: self.inputs.iter().map(|input| input_view(input)).collect(),
-            sources: source_views(&detail, sources),
+            sources,
+            sources_total,
             tables: detail
                 .tables
                 .iter()
@@ -592,6 +585,7 @@ fn input_view(input: &InputGauge) -> InputView {
         kind: setup.kind.into(),
         up: message.is_none(),
         message,
+        checksums_verified: !setup.kind.starts_with("xdp"),
         interface: Some(interface.name).filter(|name| !name.is_empty()),
         queues: interface.queues,
         tried: tried.collect(),
@@ -701,15 +695,81 @@ fn links_from(collector: &Collector, first: u32) -> (Vec<LinkUse>, Option<u32>) 
     (links, next)
 }
 
-/// Lists the busiest streams first, then addresses without a readable report. Refusals are counted per address, and are shown
-/// with the first stream of an address.
-fn source_views(detail: &Detail, named: &[SourceSettings]) -> Vec<view::SourceView> {
+/// A stream or an address, before its view is made.
+struct SourceEntry<'a> {
+    stream: Option<&'a StreamView>,
+    /// The address, of which one entry has the refusals.
+    address: Option<&'a SourceView>,
+    datagrams: u64,
+    /// Lost datagrams and refused reports.
+    troubles: u64,
+}
+
+impl<'a> SourceEntry<'a> {
+    fn new(stream: Option<&'a StreamView>, address: Option<&'a SourceView>) -> Self {
+        let lost = stream.map_or(0, |stream| stream.lost + stream.unconfirmed);
+        let refused: u64 = address.map_or(0, |address| address.refused.iter().sum());
+        let datagrams = stream.map(|stream| stream.datagrams);
+        Self {
+            stream,
+            address,
+            datagrams: datagrams
+                .or(address.map(|address| address.datagrams))
+                .unwrap_or(0),
+            troubles: lost + refused,
+        }
+    }
+}
+
+/// The number of sources, and the views of at most [`SHOWN_SOURCES`]: those with the most losses and refusals, then the busiest. The
+/// busiest streams come first; the first stream of an address has the refusals of the address. Then addresses without a readable report.
+fn source_views(detail: &Detail, named: &[SourceSettings]) -> (u64, Vec<view::SourceView>) {
     let sources = detail.sources();
-    let mut counted = HashSet::new();
     let mut streams: Vec<_> = detail.streams.iter().collect();
     streams.sort_by_key(|stream| Reverse(stream.datagrams));
-    let streams = streams.into_iter().take(SHOWN_SOURCES);
-    let streams = streams.map(|stream| view::SourceView {
+    let mut numbered = HashSet::new();
+    let mut entries: Vec<_> = streams
+        .into_iter()
+        .map(|stream| {
+            let is_first = numbered.insert(stream.id.source);
+            SourceEntry::new(Some(stream), sources.get(&stream.id.source).filter(|_| is_first))
+        })
+        .collect();
+    let mut silent: Vec<_> = sources
+        .values()
+        .filter(|known| !numbered.contains(&known.source))
+        .collect();
+    silent.sort_by_key(|known| (Reverse(known.datagrams), known.source));
+    entries.extend(
+        silent
+            .into_iter()
+            .map(|known| SourceEntry::new(None, Some(known))),
+    );
+    let total = entries.len() as u64;
+    if entries.len() > SHOWN_SOURCES {
+        entries.sort_by_key(|entry| Reverse((entry.troubles, entry.datagrams)));
+        entries.truncate(SHOWN_SOURCES);
+        entries.sort_by_key(|entry| (entry.stream.is_none(), Reverse(entry.datagrams)));
+    }
+    let views = entries.iter().map(|entry| source_view(entry, named));
+    (total, views.collect())
+}
+
+fn source_view(entry: &SourceEntry<'_>, named: &[SourceSettings]) -> view::SourceView {
+    let refused = entry
+        .address
+        .map_or_else(NamedCounts::default, |known| refused_counts(&known.refused));
+    let Some(stream) = entry.stream else {
+        let source = entry.address.map_or([0; 16], |known| known.source);
+        return view::SourceView {
+            source: address(&source),
+            name: source_name(named, &source),
+            last_seen: entry.address.map_or(0, |known| known.last_seen),
+            refused,
+            ..view::SourceView::default()
+        };
+    };
+    view::SourceView {
         source: address(&stream.id.source),
         name: source_name(named, &stream.id.source),
         node: stream.id.node,
@@ -724,27 +784,8 @@ fn source_views(detail: &Detail, named: &[SourceSettings]) -> Vec<view::SourceVi
         countable: stream.countable,
         mixed: stream.mixed,
         last_seen: stream.last_seen,
-        refused: match sources.get(&stream.id.source) {
-            Some(known) if counted.insert(known.source) => refused_counts(&known.refused),
-            _ => NamedCounts::default(),
-        },
-    });
-    let mut views: Vec<_> = streams.collect();
-    let numbered: HashSet<_> = detail.streams.iter().map(|stream| stream.id.source).collect();
-    let mut silent: Vec<_> = sources
-        .values()
-        .filter(|known| !numbered.contains(&known.source))
-        .collect();
-    silent.sort_by_key(|known| (Reverse(known.datagrams), known.source));
-    let room = SHOWN_SOURCES - views.len();
-    views.extend(silent.into_iter().take(room).map(|known| view::SourceView {
-        source: address(&known.source),
-        name: source_name(named, &known.source),
-        last_seen: known.last_seen,
-        refused: refused_counts(&known.refused),
-        ..view::SourceView::default()
-    }));
-    views
+        refused,
+    }
 }
 
 /// Returns the name of the longest prefix that contains the address.
@@ -887,9 +928,64 @@ async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, Busy> {
         .map_err(|_| Busy)
 }
 
+/// Longest wait for a worker's answer.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Window over which rates are averaged, s.
+const RATE_SECONDS: usize = 5;
+/// Length of the rate history, s.
+const HISTORY_SECONDS: usize = 900;
+/// Maximum number of sources in `/status`.
+const SHOWN_SOURCES: usize = 512;
+
 #[cfg(test)]
 mod tests {
+    use collector::StreamId;
+
     use super::*;
+
+    #[test]
+    fn a_source_with_a_loss_is_listed_although_hundreds_are_busier() {
+        let stream = |number: u32, datagrams, lost| StreamView {
+            id: StreamId {
+                version: 20,
+                hw_id: 0,
+                listener: 0,
+                node: Some(number),
+                source: u128::from(number).to_be_bytes(),
+            },
+            datagrams,
+            lost,
+            recovered: 0,
+            unconfirmed: 0,
+            reordered: 0,
+            duplicated: 0,
+            restarts: 0,
+            countable: true,
+            mixed: false,
+            missing: 0,
+            last_seen: 0,
+        };
+        let mut detail = Detail {
+            streams: (0..600)
+                .map(|number| stream(number, 1000 + u64::from(number), 0))
+                .collect(),
+            ..Detail::default()
+        };
+        detail.streams.push(stream(700, 2, 1));
+        let (total, views) = source_views(&detail, &[]);
+        assert_eq!((total, views.len()), (601, SHOWN_SOURCES));
+        let nodes: Vec<_> = views.iter().map(|view| (view.node, view.lost)).collect();
+        let most = SHOWN_SOURCES as u32 - 1;
+        let expected: Vec<_> = (600 - most..600)
+            .rev()
+            .map(|node| (Some(node), 0))
+            .chain([(Some(700), 1)])
+            .collect();
+        assert_eq!(nodes, expected, "the busiest first");
+        detail.streams.truncate(3);
+        let (total, views) = source_views(&detail, &[]);
+        assert_eq!((total, views.len()), (3, 3));
+    }
 
     #[test]
     fn rates_are_reported_for_every_second_over_those_before_it() {

@@ -12,15 +12,8 @@ use nic::capture::{BURST, Frame};
 
 pub use self::clocks::Difference;
 use self::clocks::{Clocks, Time};
-use crate::capture::{self, Account};
+use crate::capture::{self, Account, Beginning};
 use crate::datagram::{AggregatePorts, Contents, octets};
-
-/// Interval of ticks in capture time, ns; a running collector ticks as often.
-const TICK: u64 = 20_000_000;
-/// Maximum number of ticks during a gap in the capture.
-const MAX_TICKS: u64 = 10_000;
-/// Upper bound of all timers besides the flow timeout, ns. The longest are the end of a minute and rounds through all flows.
-const OTHER_TIMERS: u64 = 300 * SECOND;
 
 /// Speed of the replay, relative to the capture.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,6 +23,13 @@ pub enum Speed {
     /// A multiple of the capture's original speed.
     Times(f64),
 }
+
+/// Interval of ticks in capture time, ns; a running collector ticks as often.
+const TICK: u64 = 20_000_000;
+/// Maximum number of ticks during a gap in the capture.
+const MAX_TICKS: u64 = 10_000;
+/// Upper bound of all timers besides the flow timeout, ns. The longest are the end of a minute and rounds through all flows.
+const OTHER_TIMERS: u64 = 300 * SECOND;
 
 /// The output of a replay.
 pub trait ReplayOutput: Output {
@@ -173,9 +173,16 @@ impl<O: ReplayOutput> Replay<O> {
         let mut burst = Burst::new();
         for frame in frames {
             account.frames += 1;
-            // `telemetry` has accounted for any other frame.
-            let Ok((datagram, listener)) = capture::telemetry(&frame, &self.ports, account) else {
-                continue;
+            let (datagram, listener) = match capture::telemetry(&frame, &self.ports, account) {
+                Ok(found) => found,
+                // A frame with broken headers is in the account already.
+                Err(refused) => {
+                    if let Some(beginning) = refused.and_then(|refused| refused.beginning) {
+                        self.handle(&mut burst);
+                        self.observe_beginning(&frame, &beginning);
+                    }
+                    continue;
+                }
             };
             if self.held.is_some() {
                 self.handle(&mut burst);
@@ -215,6 +222,28 @@ impl<O: ReplayOutput> Replay<O> {
             self.push(&mut burst, datagram_at, datagram.dst_port);
         }
         self.handle(&mut burst);
+    }
+
+    /// Accounts for the sequence number of a datagram of which the frame has only the beginning: it was not lost on the way to the
+    /// capture, and it is counted as refused.
+    #[cold]
+    fn observe_beginning(&mut self, frame: &Frame<'_>, beginning: &Beginning<'_>) {
+        let clocks = self.clocks.get(self.file);
+        let ts = clocks.map_or(frame.ts, |clocks| clocks.known_time(frame));
+        let datagram = Datagram {
+            payload: beginning.payload,
+            source: octets(beginning.src),
+            src_port: beginning.src_port,
+            listener: beginning.listener as u16,
+            // The frame may have a wrong time, and lets no time pass.
+            received: ts.max(self.last),
+        };
+        let (collector, output) = (&mut self.collector, &mut self.output);
+        match self.aggregate_ports.contents(beginning.dst_port) {
+            Contents::Reports => collector.observe_refused(&datagram, output),
+            Contents::Aggregates => collector.observe_refused_aggregate(&datagram, output),
+            Contents::LaterReports(_) => {}
+        }
     }
 
     /// Advances the capture time to a datagram's receive time, and adds the datagram to the burst.

@@ -88,9 +88,9 @@ export type Aggregator = {
   listen: string;
   /** Missing values, which no summary includes. */
   missing_values: number;
-  /** Nodes, at most 1,024. */
+  /** Subsystems of nodes: all that are tracked, at most 4,096. */
   nodes: Array<AggregatorNode>;
-  /** Datagrams of nodes beyond this maximum; their losses are not counted. */
+  /** Datagrams of those that are not tracked, because the table was full; their losses are not counted. */
   nodes_full: number;
   /** Registers that hold postcards. */
   occupied: number;
@@ -126,7 +126,7 @@ export type AggregatorForward = {
   to: string;
 };
 
-/** Sequence numbers of a node's postcards. */
+/** Sequence numbers of the postcards of a node's subsystem. */
 export type AggregatorNode = {
   /** Datagrams received more than once. */
   duplicated: number;
@@ -142,6 +142,8 @@ export type AggregatorNode = {
   reordered: number;
   /** Restarts of the sequence. */
   restarts: number;
+  /** Bits of its sequence numbers: 22 (Telemetry Report 2.0) or 32. A subsystem that sends both has two entries. */
+  seq_bits: number;
 };
 
 /** Postcards sent for one cause. */
@@ -1100,6 +1102,8 @@ export type HostName = {
 export type Input = {
   /** Bytes of these datagrams, without headers; in kernel mode of those passed to user space. */
   bytes: number;
+  /** True if datagrams with a wrong UDP checksum are dropped. False with AF_XDP (`xdp-…`), which delivers what the NIC accepts: a report that was damaged on the way is read as it is. */
+  checksums_verified: boolean;
   /** Number of datagrams received. */
   datagrams: number;
   /** Frames that the interface dropped before the XDP program, for any destination. */
@@ -2285,7 +2289,7 @@ export type Snapshots = {
 
 /** A sequence-numbered stream of reports, or an address without a readable report. */
 export type Source = {
-  /** False when the sequence number never advances, or is that of several nodes; then `lost` is meaningless. */
+  /** False when the sequence number has not advanced (also after one report only), or is that of several nodes; then `lost` is meaningless. */
   countable: boolean;
   /** Number of reports received more than once. */
   duplicated: number;
@@ -2381,8 +2385,10 @@ export type Status = {
   refused: NamedCounts;
   /** State files, such as cursors, that something else replaced while hopwise ran. They are not written until a restart. */
   replaced_files: Array<string>;
-  /** Sequence-numbered streams of reports, and addresses without a readable report. */
+  /** Sequence-numbered streams of reports, and addresses without a readable report; at most 512. If there are more, these are those with the most losses and refused reports, then the busiest. */
   sources: Array<Source>;
+  /** Number of all these streams and addresses. */
+  sources_total: number;
   /** The store; null when it is off. */
   store: Store | null;
   /** Clients of the live stream. */

@@ -189,9 +189,10 @@ function capital(text: string): string {
 /** Sources whose losses in the network cannot be counted. */
 function uncountable(sources: readonly Source[]): string[] {
   const mixed = sources.filter((source) => source.mixed).length;
-  const constant = sources.filter((source) => !source.countable && !source.mixed).length;
+  // One report has no other to compare with, and an address without a readable report has no sequence number.
+  const constant = sources.filter(({ countable, mixed, reports }) => !countable && !mixed && reports > 1);
   return [
-    notCountable(constant, 'the sequence number never advances'),
+    notCountable(constant.length, 'the sequence number does not advance'),
     notCountable(mixed, 'several nodes send from one address'),
   ];
 }

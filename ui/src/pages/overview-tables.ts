@@ -89,7 +89,9 @@ function failing(row: Source, value: number): CellView {
   if (!row.countable) {
     const title = row.mixed
       ? 'Several nodes send from this address, and their reports do not identify the node: losses cannot be counted'
-      : 'Its sequence number never advances, so losses cannot be counted';
+      : row.reports > 1
+        ? 'Its sequence number does not advance, so losses cannot be counted'
+        : 'Losses can be counted from the second report on';
     return { text: 'not countable', class: 'unknown', title };
   }
   return { text: exact(value), class: value > 0 ? 'bad' : 'zero' };
@@ -112,6 +114,13 @@ function reasons(drops: Drops): string {
 /** A value of a source whose losses can be counted. */
 function countable(value: (row: Source) => number): { value(row: Source): number | null } {
   return { value: (row) => (row.countable ? value(row) : null) };
+}
+
+/** Which sources are shown if there are more of them. */
+export function shownOf(shown: number, total: number): string {
+  return total > shown
+    ? `${exact(shown)} of ${exact(total)}: those with the most losses and refused reports`
+    : '';
 }
 
 export function sourceTable() {

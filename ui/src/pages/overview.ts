@@ -16,7 +16,15 @@ import type { Page } from '../router';
 import { times } from '../times';
 import { budgetView } from './overview-budget';
 import { overviewPastPage } from './overview-past';
-import { fillPanel, flowTable, inputTable, problemTable, sourceTable, storePanel } from './overview-tables';
+import {
+  fillPanel,
+  flowTable,
+  inputTable,
+  problemTable,
+  shownOf,
+  sourceTable,
+  storePanel,
+} from './overview-tables';
 
 const SYNC = 'overview';
 const WORST_NODES = 6;
@@ -32,6 +40,7 @@ function livePage(): Page {
   const budget = budgetView();
   const flows = flowTable();
   const sources = sourceTable();
+  const sourcesShown = h('span');
   const inputs = inputTable();
   const tables = fillPanel();
   const store = storePanel();
@@ -88,7 +97,11 @@ function livePage(): Page {
     ),
     panel('Tables', { hands: status('Tables', () => tables.sheet()) }, tables.element, store.element),
     panel('Inputs', { class: 'wide', hands: status('Inputs', () => inputs.sheet()) }, inputs.element),
-    panel('Sources', { class: 'wide', hands: status('Sources', () => sources.sheet()) }, sources.element),
+    panel(
+      'Sources',
+      { class: 'wide', aside: sourcesShown, hands: status('Sources', () => sources.sheet()) },
+      sources.element,
+    ),
   );
   const endLive = live.watch(() => {
     const { status } = live;
@@ -101,6 +114,7 @@ function livePage(): Page {
     rates.update();
     inputs.update(status.inputs);
     sources.update(status.sources);
+    setText(sourcesShown, shownOf(status.sources.length, status.sources_total));
     tables.update(status.tables);
     store.update(status);
     problems.update(status.store?.problems ?? []);

@@ -1,6 +1,7 @@
 //! Each header alone: known bytes, known values, in both directions. A round trip alone would not detect a field that is read
 //! and written at the same wrong offset.
 
+use wire::frame::{self, PartialHeaders};
 use wire::int::Flags;
 use wire::int::header::{Md2, Md05, Md10, Mx2};
 use wire::int::sf::State;
@@ -496,4 +497,58 @@ fn a_datagram_is_found_behind_any_ethertype() {
         assert_eq!(wire::datagram(&tagged), Ok(expected), "{ethertype:04x}");
     }
     assert_eq!(wire::frame::network(0x0806, packet), Err(Refusal::NotIp));
+}
+
+#[test]
+fn a_first_fragment_has_the_beginning_of_its_datagram() {
+    let frame = testkit::vectors::bytes("tr20_int");
+    let whole = wire::datagram(&frame).unwrap();
+    let mut fragment = frame.clone();
+    // More fragments; the header's length is not examined.
+    fragment[20] = 0x20;
+    let fragment = &fragment[..42 + 32];
+    assert_eq!(wire::datagram(fragment), Err(Refusal::Fragment));
+    let headers = PartialHeaders::of_frame(fragment);
+    assert_eq!(
+        (headers.src, headers.dst_port, headers.beginning()),
+        (
+            Some(whole.src),
+            Some(whole.dst_port),
+            Some((whole.src_port, &whole.payload[..32]))
+        )
+    );
+    let mut later = fragment.to_vec();
+    later[21] = 5;
+    assert_eq!(PartialHeaders::of_frame(&later).beginning(), None);
+    // Not the whole UDP header.
+    assert_eq!(PartialHeaders::of_frame(&fragment[..41]).beginning(), None);
+    // IPv6, with a fragment header of offset 0 and more fragments.
+    let ipv6 = [
+        &[0x60, 0, 0, 0, 0, 24, 44, 64][..],
+        &[1; 32],
+        &[17, 0, 0, 1, 0, 0, 0, 9],
+        &frame[34..50],
+    ]
+    .concat();
+    let headers = PartialHeaders::of_network(0x86dd, &ipv6);
+    assert_eq!(headers.beginning(), Some((whole.src_port, &whole.payload[..8])));
+}
+
+#[test]
+fn a_udp_checksum_holds_if_it_is_right_or_absent() {
+    let frame = testkit::vectors::bytes("tr20_int");
+    let holds = |frame: &[u8]| frame::checksum_holds(frame, &wire::datagram(frame).unwrap());
+    let mut right = frame.clone();
+    right[40..42].fill(0);
+    assert!(holds(&right), "absent");
+    let sum = wire::checksum::transport(&right[26..34], 17, &right[34..]);
+    right[40..42].copy_from_slice(&sum.to_be_bytes());
+    assert!(holds(&right));
+    for at in (26..right.len()).filter(|at| !(36..42).contains(at)) {
+        let mut damaged = right.clone();
+        damaged[at] ^= 4;
+        assert!(!holds(&damaged), "{at}");
+    }
+    // Padding is not covered.
+    assert!(holds(&[&right[..], &[7; 9]].concat()));
 }

@@ -569,6 +569,9 @@ class Input(TypedDict):
 
     # Bytes of these datagrams, without headers; in kernel mode of those passed to user space.
     bytes: int
+    # True if datagrams with a wrong UDP checksum are dropped. False with AF_XDP (`xdp-…`), which delivers what
+    # the NIC accepts: a report that was damaged on the way is read as it is.
+    checksums_verified: bool
     # Number of datagrams received.
     datagrams: int
     # Frames that the interface dropped before the XDP program, for any destination.
@@ -977,7 +980,8 @@ class SessionView(TypedDict):
 class Source(TypedDict):
     """A sequence-numbered stream of reports, or an address without a readable report."""
 
-    # False when the sequence number never advances, or is that of several nodes; then `lost` is meaningless.
+    # False when the sequence number has not advanced (also after one report only), or is that of several nodes;
+    # then `lost` is meaningless.
     countable: bool
     # Number of reports received more than once.
     duplicated: int
@@ -1061,8 +1065,11 @@ class Status(TypedDict):
     # State files, such as cursors, that something else replaced while hopwise ran. They are not written until a
     # restart.
     replaced_files: list[str]
-    # Sequence-numbered streams of reports, and addresses without a readable report.
+    # Sequence-numbered streams of reports, and addresses without a readable report; at most 512. If there are
+    # more, these are those with the most losses and refused reports, then the busiest.
     sources: list[Source]
+    # Number of all these streams and addresses.
+    sources_total: int
     # The store; null when it is off.
     store: Store | None
     # Clients of the live stream.

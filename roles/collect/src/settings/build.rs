@@ -212,7 +212,8 @@ impl CollectSettings {
     fn listening_profile(&self, name: &str) -> Profile {
         let ports: Vec<u16> = self.collector.listen.iter().flat_map(Listen::ports).collect();
         let mut profile = self.profile(name);
-        receive_on(&mut profile.wire, &ports);
+        // The check of the configuration refuses ports that do not fit.
+        let _ = receive_on(&mut profile.wire, &ports);
         profile
     }
 
@@ -289,18 +290,19 @@ impl CollectSettings {
     /// not identify the profile.
     pub fn drop_reasons(&self) -> BTreeMap<u8, String> {
         let (default, by_source) = self.resolve_profiles();
-        let mut names: BTreeMap<u8, String> = BTreeMap::new();
-        let mut disputed = Vec::new();
-        for profile in std::iter::once(&default).chain(by_source.iter().map(|(_, profile)| profile)) {
-            for (code, name) in &profile.drop_reasons {
-                if names.entry(*code).or_insert_with(|| name.clone()) != name {
-                    disputed.push(*code);
-                }
-            }
-        }
-        names.retain(|code, _| !disputed.contains(code));
-        names
+        agreed_drop_reasons(std::iter::once(&default).chain(by_source.iter().map(|(_, profile)| profile)))
     }
+}
+
+/// Names of drop reasons by code. A code that two of the profiles name differently has none.
+pub fn agreed_drop_reasons<'a>(profiles: impl Iterator<Item = &'a Profile>) -> BTreeMap<u8, String> {
+    let mut names: BTreeMap<u8, Option<String>> = BTreeMap::new();
+    for (code, name) in profiles.flat_map(|profile| &profile.drop_reasons) {
+        let agreed = names.entry(*code).or_insert_with(|| Some(name.clone()));
+        agreed.take_if(|agreed| agreed != name);
+    }
+    let agreed = names.into_iter().filter_map(|(code, name)| Some((code, name?)));
+    agreed.collect()
 }
 
 impl CollectorSettings {
@@ -334,15 +336,25 @@ impl AllowSettings {
     }
 }
 
-/// Adds the report ports to the profile's telemetry ports, which identify reports about reports, up to their maximum.
-pub fn receive_on(profile: &mut wire::Profile, ports: &[u16]) {
+/// Adds ports on which reports are received to those by which reports about reports are recognised.
+///
+/// # Errors
+/// They do not fit with those of the profile; then as many as fit are added.
+pub fn receive_on(profile: &mut wire::Profile, ports: &[u16]) -> Result<(), String> {
     for port in ports {
         let known = profile.telemetry_ports;
         if !known.contains(*port) {
             let more = [known.as_slice(), &[*port]].concat();
-            profile.telemetry_ports = TelemetryPorts::new(&more).unwrap_or(known);
+            profile.telemetry_ports = TelemetryPorts::new(&more).ok_or_else(|| {
+                let most = TelemetryPorts::MAX;
+                format!(
+                    "at most {most} UDP ports of reports, with the profile's `telemetry_ports`: a report about a report is recognised by \
+                     them; remove some"
+                )
+            })?;
         }
     }
+    Ok(())
 }
 
 fn written_profile(name: &str, written: &ProfileSettings) -> Profile {

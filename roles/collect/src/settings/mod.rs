@@ -13,7 +13,7 @@ use model::{NodeEntry, ProfileSettings, RuleSettings, SourceSettings, ThresholdS
 use settings::listen::Listen;
 use settings::{choice, section, values::Size};
 
-pub use build::receive_on;
+pub use build::{agreed_drop_reasons, receive_on};
 pub use values::{FlowIdSetting, LinkSetting, NodeRange};
 
 /// The tables of a configuration file that the collector role reads.
