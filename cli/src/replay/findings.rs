@@ -138,7 +138,8 @@ impl Findings {
     pub(super) fn note_profiles(&mut self, collector: &Collector) {
         for queue in collector.queues() {
             // A queue has one series at least, so more nodes than series are not listed.
-            if self.profile_by_node.len() < self.max_series || self.profile_by_node.contains_key(&queue.node) {
+            if self.profile_by_node.len() < self.max_series || self.profile_by_node.contains_key(&queue.node)
+            {
                 self.profile_by_node.insert(queue.node, queue.profile);
             }
         }
