@@ -48,7 +48,8 @@ fn low(stamp: u64) -> u32 {
 /// Returns two 32-bit timestamps, which are times modulo 2^32, as 64-bit ones with the same difference: below 2^31 the egress is
 /// later, or else the ingress.
 fn unwrapped(ingress: u64, egress: u64) -> (u64, u64) {
-    let (first, second) = (u64::from(ingress as u32), u64::from(egress as u32));
+    let first = u64::from(ingress as u32);
+    let second = u64::from(egress as u32);
     let later = (second as u32).wrapping_sub(first as u32);
     if is_latency(later.into()) {
         (first, first + u64::from(later))

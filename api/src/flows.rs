@@ -422,7 +422,7 @@ pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, 
         let is_latest = index.is_since(arrival);
         if let Some((key, is_shared)) = page::compute(context, move || index.find(flow_id)).await? {
             if is_shared {
-                return Err(shared_id(id));
+                return Err(Refusal::shared_flow_id(id));
             }
             if let Some(detail) = detail(context, key).await? {
                 return Ok((key, detail));
@@ -433,13 +433,6 @@ pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, 
         }
     }
     Err(no_flow(id))
-}
-
-/// Refuses an id that several flows have: a host can compute such flows.
-pub(crate) fn shared_id(id: &str) -> Refusal {
-    Refusal::bad(format!(
-        "several flows have the id {id}; write the flow as text, such as 10.0.0.1:5000>10.0.0.2:80/17"
-    ))
 }
 
 fn no_flow(id: &str) -> Refusal {

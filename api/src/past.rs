@@ -210,7 +210,7 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
     let mut flows = spans.flows.into_iter().map(|(_, flow_span)| flow_span);
     let found = flows.find(|flow_span| key.is_none_or(|key| key == flow_span.flow));
     if key.is_none() && flows.next().is_some() {
-        return Err(super::flows::shared_id(name));
+        return Err(Refusal::shared_flow_id(name));
     }
     let Some(flow_span) = found else {
         return Err(Refusal::not_found(format!(
@@ -224,8 +224,8 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         to: Some(span.to().saturating_sub(1)),
         limit: MAX_POINTS,
     };
-    let points = history.flow(query, permit).await?.series;
-    let last = points.last().or(past.before.as_ref());
+    let past = history.flow(query, permit).await?;
+    let last = past.series.last().or(past.before.as_ref());
     let last = last.map_or(&[][..], |point| &point.hops[..]);
     let hops = flow_span.path.iter().map(|node| HopView {
         node: shown::node(*node),

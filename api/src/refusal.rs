@@ -52,6 +52,13 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 
+    /// Rejects a flow id that several flows have, as a host can compute (400).
+    pub(crate) fn shared_flow_id(id: &str) -> Self {
+        Self::bad_request(format!(
+            "several flows have the id {id}; write the flow as text, such as 10.0.0.1:5000>10.0.0.2:80/17"
+        ))
+    }
+
     /// Rejects a method that the path does not support (405).
     pub(crate) fn method_not_allowed(message: impl Into<String>) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, message)

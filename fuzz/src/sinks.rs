@@ -102,13 +102,13 @@ fn rollup(ts: u64) -> Record {
 
 /// An outcome names records that were sent, each once.
 fn holds(outcome: &Outcome, sent: usize) {
-    let Outcome::Settled { rejected, again, .. } = outcome else {
+    let Outcome::Settled { rejected, retry, .. } = outcome else {
         return;
     };
     let mut rows: Vec<usize> = rejected
         .iter()
         .map(|(row, _)| *row)
-        .chain(again.iter().copied())
+        .chain(retry.iter().copied())
         .collect();
     rows.sort_unstable();
     let named = rows.len();

@@ -200,7 +200,7 @@ impl Remote {
                 ..EventFilter::default()
             };
             let selection = EventSelection {
-                only: Some(EarlierState::events_of(before, end)),
+                term: Some(EarlierState::events_of(before, end)),
                 ..filter.into()
             };
             let rows = self.latest(&selection, until).await?;
@@ -248,7 +248,7 @@ impl Remote {
                         continue;
                     }
                     if let Some(index) = copies.find(&line, &events) {
-                        events[index].also.push(line.collector);
+                        events[index].other_collectors.push(line.collector);
                         continue;
                     }
                     copies.add(&line, events.len());
@@ -402,13 +402,6 @@ fn hold_permit<'a, T>(
     })
 }
 
-/// The latest copy of an event that was read.
-struct SeenEvent {
-    time: u64,
-    /// Index in the result.
-    index: usize,
-}
-
 /// An event, and the other collectors that stored it.
 #[derive(Debug)]
 struct StoredEvent {
@@ -418,7 +411,7 @@ struct StoredEvent {
 
 impl StoredEvent {
     fn is_of(&self, collector: &String) -> bool {
-        self.line.collector == *collector || self.also.contains(collector)
+        self.line.collector == *collector || self.other_collectors.contains(collector)
     }
 }
 

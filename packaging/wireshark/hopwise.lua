@@ -1899,7 +1899,7 @@ local function finish(report, w)
   local ioam = walk and walk.ioam and not walk.ioam.is_export and not is_local and walk.ioam
   local int = walk and walk.int
   local is_empty_int = int and int.count == 0 and not int.sf and not (int.mode == "mx" and report.metadata)
-  if is_empty_int and report.version and ioam and #ioam.nodes > 0 then
+  if is_empty_int and ioam and #ioam.nodes > 0 then
     int = nil -- The trace gives the path.
   end
   if walk and walk.beside_trace then ioam = nil end

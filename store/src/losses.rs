@@ -13,13 +13,13 @@ use rusqlite::{Connection, OptionalExtension as _};
 use crate::guard::Deadline;
 use crate::hasher::FastSet;
 use crate::identity::FileIdentity;
-use crate::keys::{Keys, KnownKeys};
+use crate::keys::{FlowKeyCache, Keys};
 use crate::paths::{PathHistory, Paths};
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::rows::{int, unsigned};
 use crate::schema::Features;
-use crate::spans::{Span, each};
+use crate::spans::{Span, for_each_row};
 
 /// Selects packet reports that a node sent about itself. Packets whose INT metadata travels with them are reported by the
 /// sink only and not counted.
@@ -33,7 +33,7 @@ const ACCOUNTED: Nanos = 3_000_000_000;
 /// Maximum number of reports counted for one answer.
 const MAX_REPORTS: u64 = 3_000_000;
 /// Maximum number of (flow, node) pairs: about 20 MB with their paths.
-const MAX_PASSED: usize = 400_000;
+const MAX_PACKET_COUNTS: usize = 400_000;
 /// Maximum number of drop keys.
 const MAX_DROP_KEYS: usize = 50_000;
 /// Maximum number of flows counted per key.
@@ -124,7 +124,7 @@ impl Reader {
     pub fn losses_in(&self, span: Span, count_until: Option<Nanos>) -> Result<Losses, QueryError> {
         let limits = Limits {
             reports: MAX_REPORTS,
-            passed: MAX_PASSED,
+            packets: MAX_PACKET_COUNTS,
         };
         self.losses_within(span, count_until, limits)
     }
@@ -171,13 +171,13 @@ impl Losses {
         conn: &Connection,
         span: Span,
         flows: &mut DropFlows,
-        keys: &KnownKeys,
+        keys: &FlowKeyCache,
         file: &FileIdentity,
     ) -> rusqlite::Result<()> {
         let sql = "SELECT node, egress_if, queue, reason, flow, count(*), min(ts), max(ts) FROM f0.drop_data
                    WHERE ts >= ?1 AND ts < ?2 GROUP BY node, egress_if, queue, reason, flow";
         let mut file_keys: Option<Keys> = None;
-        each(conn, sql, span, |row| {
+        for_each_row(conn, sql, span, |row| {
             let key = DropKey {
                 node: row.get(0)?,
                 egress_if: row.get(1)?,
@@ -228,12 +228,12 @@ impl Losses {
         })
     }
 
-    /// Compares the packet counts of each two consecutive nodes of a flow's path. `passed` returns a node's counts, and
+    /// Compares the packet counts of each two consecutive nodes of a flow's path. `packets` returns a node's counts, and
     /// `borders` those near the ends of the time; `reporting` are all nodes that report any flow.
     fn compare(
         &mut self,
         path: &[u32],
-        passed: impl Fn(u32) -> Passed,
+        packets: impl Fn(u32) -> PacketCounts,
         borders: impl Fn(u32) -> Borders,
         reporting: &HashSet<u32>,
     ) {
@@ -244,8 +244,8 @@ impl Losses {
                 self.silent.insert((from, to));
                 continue;
             }
-            let sent = passed(from);
-            let arrived = passed(to);
+            let sent = packets(from);
+            let arrived = packets(to);
             if sent.forwarded == 0 {
                 continue;
             }
@@ -262,7 +262,7 @@ impl Losses {
                 .saturating_add(sending.unmatched(&receiving, |sender| sender.forwarded));
             link.unsent = link
                 .unsent
-                .saturating_add(receiving.unmatched(&sending, Passed::all));
+                .saturating_add(receiving.unmatched(&sending, PacketCounts::all));
         }
     }
 }
@@ -295,7 +295,7 @@ impl DropFlows {
 struct Limits {
     reports: u64,
     /// Maximum number of (flow, node) pairs.
-    passed: usize,
+    packets: usize,
 }
 
 /// Passes the lost and duplicated reports of each node between two times to `add`.
@@ -327,12 +327,12 @@ impl ReporterLoss {
 
 /// Packets of a flow that a node reported.
 #[derive(Clone, Copy, Default, Debug)]
-struct Passed {
+struct PacketCounts {
     forwarded: u64,
     dropped: u64,
 }
 
-impl Passed {
+impl PacketCounts {
     /// Adds packets with these names of flags.
     fn add(&mut self, flags: &str, count: u64) {
         if flags.split(',').any(|flag| flag == "drop") {
@@ -350,12 +350,12 @@ impl Passed {
 /// Packets of a flow that a node reported near the ends of a time: shortly before its start and after it, and before its end
 /// and after it.
 #[derive(Clone, Copy, Default, Debug)]
-struct Borders([Passed; 4]);
+struct Borders([PacketCounts; 4]);
 
 impl Borders {
     /// Returns the maximum number of packets that this node reported within the time, and `other` shortly before it or after
     /// it.
-    fn unmatched(&self, other: &Self, count: impl Fn(Passed) -> u64) -> u64 {
+    fn unmatched(&self, other: &Self, count: impl Fn(PacketCounts) -> u64) -> u64 {
         let [_, first, last, _] = self.0;
         let [before, .., after] = other.0;
         let at_start = count(first).min(before.all());
@@ -384,7 +384,7 @@ struct Counts {
     /// The limits; `reports` is the remaining number of reports.
     limits: Limits,
     /// The packets by flow and node.
-    passed: HashMap<(u64, u32), Passed>,
+    packets: HashMap<(u64, u32), PacketCounts>,
     /// Those near the ends of the time.
     borders: HashMap<(u64, u32), Borders>,
     /// The path of each of these flows.
@@ -401,7 +401,7 @@ impl Counts {
             until: until.saturating_sub(UNDER_WAY).min(span.to()),
             is_cut: false,
             limits,
-            passed: HashMap::new(),
+            packets: HashMap::new(),
             borders: HashMap::new(),
             flow_paths: HashMap::new(),
             paths: Paths::default(),
@@ -413,13 +413,13 @@ impl Counts {
         &mut self,
         conn: &Connection,
         features: Features,
-        keys: &KnownKeys,
+        keys: &FlowKeyCache,
         file: &FileIdentity,
     ) -> rusqlite::Result<()> {
         if self.is_cut || self.from >= self.until {
             return Ok(());
         }
-        if let Some(ts) = self.first_beyond(conn)? {
+        if let Some(ts) = self.first_uncounted_time(conn)? {
             self.until = ts;
             self.is_cut = true;
         }
@@ -429,7 +429,7 @@ impl Counts {
 
     /// Returns the time of the first report in a file beyond the limit. All earlier reports are counted, and none of the same
     /// time, so that the reports of one packet are counted together or not at all.
-    fn first_beyond(&self, conn: &Connection) -> rusqlite::Result<Option<Nanos>> {
+    fn first_uncounted_time(&self, conn: &Connection) -> rusqlite::Result<Option<Nanos>> {
         let sql = format!("SELECT ts {FROM_PACKETS} ORDER BY ts LIMIT 1 OFFSET ?3");
         let mut select = conn.prepare_cached(&sql)?;
         select
@@ -444,7 +444,7 @@ impl Counts {
     fn add_reports(
         &mut self,
         conn: &Connection,
-        keys: &KnownKeys,
+        keys: &FlowKeyCache,
         file: &FileIdentity,
     ) -> rusqlite::Result<HashMap<i64, u64>> {
         let sql = format!("SELECT flow, node, flags, count(*) {FROM_PACKETS} GROUP BY flow, node, flags");
@@ -465,11 +465,11 @@ impl Counts {
                 None => file_keys.get(conn, number)?.map(|key| key.id()),
             };
             let Some(flow) = flow else { continue };
-            let Some(passed) = self.passed_entry(flow, row.get(1)?) else {
+            let Some(packets) = self.packets_entry(flow, row.get(1)?) else {
                 continue;
             };
             flow_ids.insert(number, flow);
-            passed.add(row.get_ref(2)?.as_str()?, count);
+            packets.add(row.get_ref(2)?.as_str()?, count);
         }
         Ok(flow_ids)
     }
@@ -478,7 +478,7 @@ impl Counts {
     fn add_borders(
         &mut self,
         conn: &Connection,
-        keys: &KnownKeys,
+        keys: &FlowKeyCache,
         file: &FileIdentity,
     ) -> rusqlite::Result<()> {
         let [from, until] = [self.from, self.until];
@@ -515,9 +515,9 @@ impl Counts {
     }
 
     /// Returns the count of a flow's packets at a node, unless there are too many counts.
-    fn passed_entry(&mut self, flow: u64, node: u32) -> Option<&mut Passed> {
-        let is_full = self.passed.len() >= self.limits.passed;
-        match self.passed.entry((flow, node)) {
+    fn packets_entry(&mut self, flow: u64, node: u32) -> Option<&mut PacketCounts> {
+        let is_full = self.packets.len() >= self.limits.packets;
+        match self.packets.entry((flow, node)) {
             Entry::Vacant(_) if is_full => {
                 self.truncated = true;
                 // If one node's count is missing, the flow would seem to lose packets there.
@@ -561,13 +561,13 @@ impl Counts {
         losses.counted_until = self.is_cut.then_some(self.until);
         let paths = self.paths.into_nodes();
         let comparable: Vec<bool> = paths.iter().map(|path| can_be_compared(path)).collect();
-        let reporting: HashSet<u32> = self.passed.keys().map(|(_, node)| *node).collect();
+        let reporting: HashSet<u32> = self.packets.keys().map(|(_, node)| *node).collect();
         for (flow, path) in &self.flow_paths {
             deadline.check()?;
             match path {
                 SinglePath::Known(index) if comparable[*index] => losses.compare(
                     &paths[*index],
-                    |node| self.passed.get(&(*flow, node)).copied().unwrap_or_default(),
+                    |node| self.packets.get(&(*flow, node)).copied().unwrap_or_default(),
                     |node| self.borders.get(&(*flow, node)).copied().unwrap_or_default(),
                     &reporting,
                 ),

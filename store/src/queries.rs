@@ -269,7 +269,7 @@ impl Reader {
         )?;
         let is_cut = events.len() == max_events;
         events.reverse();
-        let before = FlowHistory::known_from(&events, cut, from);
+        let before = FlowHistory::known_from(&events, is_cut, from);
         let earlier = self.earlier(flow, before)?;
         Ok(FlowHistory::from_events(earlier, events, is_cut, limit))
     }
@@ -287,7 +287,7 @@ impl Reader {
             clause.time(Some(start), Some(end));
             clause.equal("flow", Some(text(flow)));
             clause.terms.push(EarlierState::events_of(before, end).to_owned());
-            let ranked = Ranked::new(event_row, |row| (row.event.ts, row.event.id));
+            let ranked = RowReader::new(event_row, |row| (row.event.ts, row.event.id));
             let budget = earlier.budget();
             let rows = match self.latest_until(&clause, budget, &deadline, ranked) {
                 Err(error) if error.kind == QueryErrorKind::Timeout => {

@@ -578,8 +578,8 @@ impl StoredStart {
     /// Adds a file. The oldest is added first.
     fn add(&mut self, id: FileId, facts: &FileFacts) {
         if self.start.is_none() {
-            let earliest = facts.time(join::FIRST_RECORD).or(known.time("from"));
-            self.cut = earliest.map(|earliest| id.lower_bound(earliest));
+            let earliest = facts.time(join::FIRST_RECORD).or(facts.time("from"));
+            self.start = earliest.map(|earliest| id.lower_bound(earliest));
         }
         for (stream, first) in Stream::ALL.into_iter().zip(&mut self.first_records) {
             let [number, base] =

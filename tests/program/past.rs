@@ -371,14 +371,18 @@ fn a_change_of_a_path_says_the_path_before_and_after_and_how_often_each_was_used
         (&Value::Null, &json!(1))
     );
 
-    // The node's rollups show that no packet was as slow in the seconds after, so the flow was silent.
+    // No value was stored for three intervals, so the flow was silent. The other nodes' latencies are those of its beginning.
     let latencies = server.json(&format!(
         "/api/v1/flows/{name}/latencies?columns=2&{}",
-        between(6, 8)
+        between(6, 12)
     ));
-    let [hop] = &latencies["hops"].as_array().unwrap()[..] else {
+    let [first, hop, last] = &latencies["hops"].as_array().unwrap()[..] else {
         panic!("{latencies}")
     };
+    assert_eq!(
+        [&first["node"], &first["p50"], &last["node"], &last["p50"]],
+        [&json!(1), &json!(100), &json!(3), &json!(300)]
+    );
     assert_eq!(
         (&hop["node"], &hop["p50"], &hop["values"]),
         (&json!(2), &json!(9_000), &json!(1))

@@ -267,7 +267,7 @@ fn nodes(summary: &Summary<'_>) -> String {
             }
         }
     }
-    let mut out = listed(&table, total, summary.limit, "nodes; --limit shows more");
+    let mut out = render_table(&table, total, summary.limit, "nodes; --limit shows more");
     if findings.values_left_out > 0 {
         let count = units::count(findings.values_left_out);
         out.push_str(&format!(
@@ -309,7 +309,7 @@ fn drops(summary: &Summary<'_>) -> String {
         let node = node.map_or("?".into(), |node| summary.names.node(node));
         table.row([units::count(count), node, findings.reason(reason)]);
     }
-    let mut out = listed(
+    let mut out = render_table(
         &table,
         total,
         summary.limit,

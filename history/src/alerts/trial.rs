@@ -731,7 +731,7 @@ mod tests {
         assert_eq!(read(queue(111, 8, 0, 5)), (4, true));
         assert_eq!(read(queue(112, 8, 1, 5)), (5, true));
         assert_eq!(read(queue(113, 8, 1, 90)), (6, true));
-        trial.left = 6;
+        trial.steps_left = 6;
         assert!(
             !trial.read(&queue(114, 8, 1, 5), u64::MAX),
             "it is used up, and nothing is judged any more"

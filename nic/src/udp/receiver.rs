@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use wire::Refusal;
+
 use super::arrivals::DatagramCounter;
 use super::burst::Burst;
 use super::drops::{Arrived, DropAccount, Drops};
@@ -13,7 +15,6 @@ use crate::error::Error;
 use crate::pace::Pace;
 use crate::source::Stats;
 use crate::{sys, time};
-use wire::Refusal;
 
 /// A bound UDP socket for receiving.
 #[derive(Debug)]

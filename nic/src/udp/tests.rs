@@ -1,7 +1,9 @@
 //! Real sockets on the loopback. Nothing waits for longer than a time-out that is never reached.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use wire::Refusal;
 
 use super::*;
 use crate::netns::{Pair, send_frames, tests::skipped};

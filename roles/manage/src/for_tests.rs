@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use manager::{intent::IntentSettings, inventory::InventorySettings};
-use runtime::control::Asked;
+use runtime::control::IntentDetection;
 use settings::{
     read::Reader,
     section,
@@ -67,7 +67,7 @@ pub(crate) fn configuration(text: &str) -> Arc<Configuration> {
 struct Anything;
 
 impl Detection for Anything {
-    fn check(&self, _: &Asked) -> Result<(), String> {
+    fn check(&self, _: &IntentDetection) -> Result<(), String> {
         Ok(())
     }
 }

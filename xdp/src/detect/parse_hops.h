@@ -121,7 +121,8 @@ static inline_always void read_metadata(struct node_metadata *metadata, const st
 }
 
 /* The reporter's own metadata. */
-static inline_always void read_reporter(struct node_metadata *metadata, const struct scratch *s, const struct profile *p)
+static inline_always void read_reporter(struct node_metadata *metadata, const struct scratch *s,
+                                        const struct profile *p)
 {
     read_metadata(metadata, &s->reporter_layout, bytes(s, s->reporter));
     /* Dropped before its egress was chosen. */
