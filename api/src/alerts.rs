@@ -42,7 +42,7 @@ pub(super) use enable::NewRule;
 pub(crate) use enable::enable;
 pub(super) use remind::remind;
 
-/// Parameters of `/alerts`.
+/// Query parameters of `/alerts`.
 pub(super) const ALERTS: &[Param] = &[
     PAST_FROM,
     EXACT_TO,

@@ -38,17 +38,17 @@ const KEY: Param = Param::new(
      u8:7, u16:7, u64:7 for other widths), bytes as 0x0a000001, or several of these separated by commas.",
     Form::Text,
 );
-/// Parameters of `/dta/stores/{name}`.
+/// Query parameters of `/dta/stores/{name}`.
 pub(super) const STORE: &[Param] = &[SNAPSHOT];
-/// Parameters of `/dta/stores/{name}/count`.
+/// Query parameters of `/dta/stores/{name}/count`.
 pub(super) const COUNT: &[Param] = &[
     KEY,
     copies_param("Counters that each report adds to.", Some(2)),
     SNAPSHOT,
 ];
-/// Parameters of `/dta/lists`.
+/// Query parameters of `/dta/lists`.
 pub(super) const LISTS: &[Param] = &[Param::limit(1_000, 65_536)];
-/// Parameters of `/dta/lists/{list}`.
+/// Query parameters of `/dta/lists/{list}`.
 pub(super) const TAIL: &[Param] = &[
     Param::integer(
         "from",
@@ -152,7 +152,7 @@ const fn copies_param(about: &'static str, default: Option<u64>) -> Param {
     )
 }
 
-/// Parameters of `/dta/stores/{name}/get`.
+/// Query parameters of `/dta/stores/{name}/get`.
 pub(super) const GET: &[Param] = &[
     KEY,
     Param::new(
@@ -169,7 +169,7 @@ pub(super) const GET: &[Param] = &[
     ),
     SNAPSHOT,
 ];
-/// Parameters of `/dta/stores/{name}/sketch`.
+/// Query parameters of `/dta/stores/{name}/sketch`.
 pub(super) const SKETCH: &[Param] = &[
     KEY,
     Param::integer("epoch", "This epoch instead of the newest.", 0, u16::MAX as u64),
@@ -184,7 +184,7 @@ pub(super) const SKETCH: &[Param] = &[
     ),
     SNAPSHOT,
 ];
-/// Parameters of `/dta/calculate`.
+/// Query parameters of `/dta/calculate`.
 pub(super) const CALCULATE: &[Param] = &[
     Param::new(
         "keys",

@@ -18,7 +18,7 @@ use super::{
 };
 use view::{CompletionView, FaultView, FieldView, FilterHelp, NamesView};
 
-/// Parameters of `/filter`.
+/// Query parameters of `/filter`.
 pub(super) const FILTER: &[Param] = &[
     Param::new(
         "view",

@@ -26,7 +26,7 @@ use history::FlowsQuery;
 use runtime::monitor::Busy;
 use view::{self as shown, FlowDetail, FlowView, Flows, HopView};
 
-/// Parameters of `/flows`.
+/// Query parameters of `/flows`.
 pub(super) const FLOWS: &[Param] = &[
     Param::limit(100, 10_000),
     Param::new(
@@ -51,7 +51,7 @@ pub(super) const FLOWS: &[Param] = &[
     PAST_TO,
 ];
 
-/// Parameters of `/flows/{id}`.
+/// Query parameters of `/flows/{id}`.
 pub(super) const FLOW: &[Param] = &[PAST_FROM, PAST_TO];
 /// Maximum number of flows per request to the workers.
 const WORKER_CHUNK: usize = 256;

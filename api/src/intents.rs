@@ -22,7 +22,7 @@ use manage_role::role::{
     view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
 };
 
-/// Parameters of `/domain/history`.
+/// Query parameters of `/domain/history`.
 pub(super) const HISTORY: &[Param] = &[
     Param::new("subject", "Only this intent or device.", Form::Text),
     Param::limit(100, 10_000),

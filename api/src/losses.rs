@@ -21,7 +21,7 @@ use collect_role::known_links::{Behind, LinkMemory};
 use history::{LinkEnds, LossQuery};
 use view::{DropsView, LinkLoss, LossMap, ReporterView};
 
-/// Parameters of `/losses`.
+/// Query parameters of `/losses`.
 pub(super) const LOSSES: &[Param] = &[PAST_FROM, PAST_TO, Param::limit(500, 10_000)];
 /// Age from which packets are counted, ns: before, reports of one end may not have arrived or may not be stored.
 const SETTLE_DELAY: u64 = 5_000_000_000;

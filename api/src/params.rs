@@ -54,13 +54,13 @@ pub(crate) const FLOW: Param = Param::new(
     "Only this flow, for example 10.0.0.1:5000>10.0.0.2:80/17.",
     Form::Flow,
 );
-/// Filter of events.
+/// Filter expression that selects events.
 pub(crate) const EVENT_FILTER: Param = Param::new(
     "filter",
     "Only events that match this filter, such as `kind == drop and src in 10.0.1.0/24`.",
     Form::Filter,
 );
-/// Kind of event.
+/// Name of an event kind.
 pub(crate) const KIND: Param = Param::new(
     "kind",
     "Only this kind.",
@@ -119,7 +119,7 @@ pub(crate) enum Form {
     },
     /// List of 1 to n of these names, separated by commas.
     Names(fn() -> Vec<&'static str>, usize),
-    /// Unrestricted text.
+    /// Text without restrictions on its form.
     Text,
     /// Condition in the language of [`filter`].
     Filter,

@@ -27,7 +27,7 @@ use view::{
     NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,
 };
 
-/// Parameters of `/activity`.
+/// Query parameters of `/activity`.
 pub(super) const ACTIVITY: &[Param] = &[
     PAST_FROM,
     PAST_TO,

@@ -21,10 +21,10 @@ use super::{
 use history::{FlowQuery, PathQuery};
 use view::{ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
 
-/// Parameters of `/paths/changes` and `/paths/uses`.
+/// Query parameters of `/paths/changes` and `/paths/uses`.
 pub(super) const FLOW_SELECTION: &[Param] = &[FLOW, SRC, DST, PAST_FROM, PAST_TO, Param::limit(100, 1_000)];
 
-/// Parameters of `/flows/{id}/latencies`.
+/// Query parameters of `/flows/{id}/latencies`.
 pub(super) const LATENCIES: &[Param] = &[
     PAST_FROM,
     PAST_TO,

@@ -61,7 +61,7 @@ const MAX_RECORDINGS: usize = 50;
 const MAX_PACKETS: usize = 2_000;
 const MAX_EVENTS: usize = 5_000;
 
-/// Parameters of `/queues`.
+/// Query parameters of `/queues`.
 pub(super) const HEAT: &[Param] = &[
     Param::new(
         "metric",
@@ -75,7 +75,7 @@ pub(super) const HEAT: &[Param] = &[
     Param::limit(50, 500),
 ];
 
-/// Parameters of `/queues/{node}`.
+/// Query parameters of `/queues/{node}`.
 pub(super) const BURST: &[Param] = &[
     NODE,
     Param::integer("queue", "Only this queue.", 0, u8::MAX as u64),
@@ -84,7 +84,7 @@ pub(super) const BURST: &[Param] = &[
     Param::limit(20, 200),
 ];
 
-/// Parameters of `/recordings`.
+/// Query parameters of `/recordings`.
 pub(super) const RECORDINGS: &[Param] = &[FROM, TO, NODE, Param::limit(200, 1_000)];
 
 /// Returns the greatest value of each queue, node or link in each interval of a span.

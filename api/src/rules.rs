@@ -26,7 +26,7 @@ use view::{
     switch::{CountersView, RulesView},
 };
 
-/// Parameters of `GET /switch/rules`.
+/// Query parameters of `GET /switch/rules`.
 pub(super) const RULES: &[Param] = &[
     Param::new(
         "wait",

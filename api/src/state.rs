@@ -24,7 +24,7 @@ use collect_role::topology::Node;
 use config::Settings;
 use view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread};
 
-/// Parameters of `/nodes`.
+/// Query parameters of `/nodes`.
 pub(super) const NODES: &[Param] = &[
     Param::limit(4_096, MAX_ROWS),
     Param::integer(
@@ -36,9 +36,9 @@ pub(super) const NODES: &[Param] = &[
     PAST_FROM,
     PAST_TO,
 ];
-/// Parameters of `/links`.
+/// Query parameters of `/links`.
 pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offset(), PAST_FROM, PAST_TO];
-/// Parameters of `/paths`.
+/// Query parameters of `/paths`.
 pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offset(), PAST_FROM, PAST_TO];
 /// Maximum number of rows of a page.
 const MAX_ROWS: u64 = 10_000;

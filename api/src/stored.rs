@@ -30,7 +30,7 @@ use view::{
     EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, node, path,
 };
 
-/// Parameters of `/events`.
+/// Query parameters of `/events`.
 pub(super) const EVENTS: &[Param] = &[
     Param::limit(200, MAX_ROWS),
     Param::integer(
@@ -55,7 +55,7 @@ pub(super) const EVENTS: &[Param] = &[
     FLOW,
     EVENT_FILTER,
 ];
-/// Parameters of `/rollups`.
+/// Query parameters of `/rollups`.
 pub(super) const ROLLUPS: &[Param] = &[
     METRIC,
     NODE,
@@ -67,7 +67,7 @@ pub(super) const ROLLUPS: &[Param] = &[
     TO,
     Param::limit(2_000, MAX_ROWS),
 ];
-/// Parameters of `/flows/{id}/history`.
+/// Query parameters of `/flows/{id}/history`.
 pub(super) const HISTORY: &[Param] = &[FROM, TO, Param::limit(1_000, MAX_ROWS)];
 /// Maximum number of rows in a response.
 const MAX_ROWS: u64 = 10_000;

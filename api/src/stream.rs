@@ -27,7 +27,7 @@ use super::{
 };
 use collect_role::live::{Filter, Subscription, Topic};
 
-/// Parameters of `/events/stream`.
+/// Query parameters of `/events/stream`.
 pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW, EVENT_FILTER];
 /// Interval without events after which a comment is sent, so that both ends detect a broken connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -16,7 +16,7 @@ use super::{
 };
 use view::{TrafficRow, TrafficView};
 
-/// Parameters of `/traffic`.
+/// Query parameters of `/traffic`.
 pub(super) const TRAFFIC: &[Param] = &[
     Param::new(
         "by",

@@ -27,7 +27,7 @@ const NOT_TLS_RESPONSE: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: applic
 
 /// Transport of one connection, and the state of its handshake.
 pub(super) enum Transport {
-    /// Connection without TLS.
+    /// A TCP connection without TLS.
     Plain(TcpStream),
     /// TLS connection on which nothing has arrived yet.
     New(TcpStream, Arc<ServerConfig>),

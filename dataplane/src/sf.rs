@@ -222,7 +222,7 @@ pub fn tag(flow: &FlowKey) -> u32 {
 }
 
 impl Registers {
-    /// Creates empty registers.
+    /// Creates registers that hold no value.
     pub fn new(config: Config) -> Self {
         let count = if config.single { 1 } else { config.registers };
         Self {

@@ -137,7 +137,7 @@ enum Step {
     Sending,
     /// Everything is settled, and the cursor must be saved, not before this time.
     Saving { not_before: Nanos },
-    /// Final state.
+    /// Final state of the delivery.
     Stopped,
 }
 

@@ -143,7 +143,7 @@ fields! {
         3 "collector" Text "Who observed it.",
         4 "schema" Number "Version of this schema.",
     ];
-    /// A significant change.
+    /// A significant change of a metric.
     const EVENT: [
         10 "kind" Text "new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest, packet_loss.",
         11 "metric" Text "The metric that changed.",
@@ -188,7 +188,7 @@ fields! {
         20 "reports" Number "Reports so far.",
         22 "path" Numbers "Node ids in forwarding order.",
     ];
-    /// A dropped packet.
+    /// A packet that a node dropped.
     const DROP: [
         12 "flow" Flow "The flow of the packet.",
         13 "node" Number "The node that dropped it.",

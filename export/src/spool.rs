@@ -54,9 +54,9 @@ pub struct SegmentFile {
 /// The bytes that a spool occupies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
-    /// Bytes in memory.
+    /// Bytes that are held in memory.
     pub memory: usize,
-    /// Bytes in files.
+    /// Bytes that are held in files.
     pub disk: u64,
 }
 
@@ -126,7 +126,7 @@ struct Segment {
     is_damaged: bool,
 }
 
-/// A deleted segment.
+/// A segment that was deleted.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     number: u64,

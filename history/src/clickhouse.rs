@@ -385,7 +385,7 @@ impl History for Remote {
         Box::pin(self.user_rows(request))
     }
 
-    /// Closes idle connections.
+    /// Closes all idle connections to ClickHouse.
     fn tidy(&self) {
         lock(&self.idle).clear();
     }
@@ -463,7 +463,7 @@ impl Copies {
 struct EventSelection {
     filter: EventFilter,
     condition: Option<Arc<filter::Filter>>,
-    /// Additional SQL condition.
+    /// An additional condition in SQL.
     term: Option<&'static str>,
 }
 

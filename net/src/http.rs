@@ -35,7 +35,7 @@ pub struct Request {
 pub struct Answer {
     /// Host and port of the server.
     pub host: String,
-    /// HTTP status code.
+    /// Status code of the response.
     pub status: u16,
     /// Pause that the `Retry-After` header requests, ns; `None` without a number of seconds.
     pub retry_after: Option<u64>,

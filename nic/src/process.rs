@@ -20,9 +20,9 @@ pub struct Process {
 /// A signal to a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
-    /// Orderly termination: SIGTERM.
+    /// SIGTERM: asks for an orderly termination.
     Terminate,
-    /// Immediate termination: SIGKILL.
+    /// SIGKILL: ends the process at once.
     Kill,
 }
 

@@ -53,11 +53,11 @@ struct Inbox {
     is_closed: bool,
 }
 
-/// Encoded hops.
+/// Hops in their encoded form.
 #[derive(Debug)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Number of hops.
+    /// Number of hops in the chunk.
     hops: u64,
 }
 

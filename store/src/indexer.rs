@@ -70,7 +70,7 @@ pub(crate) struct Indexer {
 struct Files {
     /// Files that are queued or in progress.
     pending: Vec<PathBuf>,
-    /// Files to retry.
+    /// Files that will be retried.
     failed: Vec<PathBuf>,
     failed_at: Option<Instant>,
 }

@@ -215,7 +215,7 @@ fn parse_address(text: Option<String>) -> Option<IpAddr> {
 struct InternMap<M> {
     map: M,
     capacity: usize,
-    /// Highest ID assigned.
+    /// Highest ID that was assigned.
     last: i64,
     /// True if the map holds every value of the file: then a miss means that the value is new.
     is_complete: bool,

@@ -19,7 +19,7 @@ pub(crate) const FIRST_RECORD_NAMES: [&str; 2] = ["first of stream ", "base of s
 /// Name of the time of the earliest record that is not a sum over time. Sums of a minute are stored after it, possibly in the
 /// next file.
 pub(crate) const FIRST_RECORD: &str = "first record";
-/// The documented views.
+/// Names of the documented views.
 const VIEWS: [&str; 7] = [
     "events",
     "rollups",

@@ -163,7 +163,7 @@ pub struct UseTally {
     truncated: bool,
 }
 
-/// Accumulates path changes.
+/// Accumulates the path changes of flows.
 #[derive(Debug)]
 pub struct ChangeTally {
     span: Span,

@@ -10,15 +10,15 @@ use crate::rows::int;
 /// One value of a row.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// SQL NULL.
+    /// The NULL value of SQL.
     Null,
     /// A signed whole number.
     Int(i64),
-    /// A floating-point number.
+    /// A floating-point number (SQLite REAL).
     Real(f64),
     /// Text, with invalid UTF-8 replaced.
     Text(String),
-    /// Raw bytes.
+    /// Raw bytes (SQLite BLOB).
     Blob(Vec<u8>),
 }
 

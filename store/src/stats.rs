@@ -61,7 +61,7 @@ pub struct Stats {
     pub moved_files: u64,
     /// Committed records that are lost because their file was removed, replaced or set aside.
     pub removed: u64,
-    /// Problems with files.
+    /// Problems with files of the store.
     pub problems: Problems,
     /// Files that were written without indexes on events and indexed later.
     pub indexed_later: u64,

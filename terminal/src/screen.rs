@@ -18,9 +18,9 @@ pub struct Terminal {
     pub interactive: bool,
     /// True if text is shown in colours.
     pub colour: bool,
-    /// Number of columns.
+    /// Number of columns of the terminal.
     pub width: usize,
-    /// Number of lines.
+    /// Number of lines of the terminal.
     pub height: usize,
 }
 

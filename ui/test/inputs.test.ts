@@ -21,6 +21,7 @@ const input: Input = {
   passed: {},
   device_drops: 0,
   handled_in_kernel: 0,
+  checksums_verified: false,
 };
 
 test('an input on the best receive path has nothing to explain', () => {

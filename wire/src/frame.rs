@@ -244,15 +244,17 @@ pub fn checksum_holds(frame: &[u8], datagram: &Datagram<'_>) -> bool {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             checksum::transport([src.octets(), dst.octets()].as_flattened(), UDP, segment)
         }
-        (src, dst) => {
-            let octets = |address: IpAddr| match address {
-                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-                IpAddr::V6(v6) => v6.octets(),
-            };
-            checksum::transport([octets(src), octets(dst)].as_flattened(), UDP, segment)
-        }
+        (src, dst) => checksum::transport([octets(src), octets(dst)].as_flattened(), UDP, segment),
     };
     sum == 0
+}
+
+/// Returns an address as 16 bytes; an IPv4 address is mapped.
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
 }
 
 /// Parses a UDP datagram. `ip_payload` is the payload length in the IP header; a truncated capture may contain less.

@@ -50,7 +50,7 @@ struct Stamp {
 /// The clocks of a device, one after another.
 #[derive(Default)]
 struct Clocks {
-    /// What to add to the time of each clock to get the collector's, ns: the least delay that was seen.
+    /// Offset from the time of each clock to the collector's, ns: the least delay that was seen.
     offsets: Vec<i128>,
     /// The latest timestamp and its receive time.
     last: Option<(Stamp, i128)>,

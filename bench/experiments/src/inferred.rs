@@ -38,7 +38,7 @@ enum Reference {
 /// Parameters of a workload and of the detection.
 #[derive(Clone, Copy)]
 pub(super) struct Workload {
-    /// Name in tables.
+    /// Name of the row in tables.
     pub(super) name: &'static str,
     reference: Reference,
     /// Packets in a hot period.

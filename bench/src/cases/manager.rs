@@ -196,7 +196,7 @@ impl Domain {
         })
     }
 
-    /// Compiles all intents.
+    /// Compiles all intents of the case.
     fn compiled(&self) -> Result<Compiler, CliError> {
         let mut compiler = Compiler::new(&self.inventory, &self.capabilities, DomainSettings::default());
         match compiler.add_all(&self.intents).first() {

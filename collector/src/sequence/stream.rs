@@ -112,7 +112,7 @@ pub(super) struct Repeated {
     seq: u32,
     /// Datagram count of the stream at its latest arrival.
     pub(super) at: u64,
-    /// Consecutive repetitions.
+    /// Number of consecutive repetitions of the number.
     count: u32,
 }
 

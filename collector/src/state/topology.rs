@@ -39,9 +39,9 @@ pub struct NodeUse {
 /// A link between two consecutive nodes of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkUse {
-    /// The sending node.
+    /// The node that sends over the link.
     pub from: u32,
-    /// The receiving node.
+    /// The node that receives over the link.
     pub to: u32,
     /// Number of flows that currently use it.
     pub flows: u32,

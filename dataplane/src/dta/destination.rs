@@ -48,7 +48,7 @@ impl Default for Repeat {
 /// Counters of the destination of one collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Essential reports created.
+    /// Number of essential reports created.
     pub essential: u64,
     /// Essential reports overwritten in the ring before they were first sent.
     pub overwritten: u64,

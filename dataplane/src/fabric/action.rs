@@ -34,7 +34,7 @@ pub enum Action {
     },
     /// Makes a flow send `packets` more packets, `gap` ns apart (0: at the rate of its host's link).
     Burst {
-        /// The sending flow.
+        /// The flow that sends the packet.
         flow: FlowId,
         /// Number of packets in the burst.
         packets: u32,

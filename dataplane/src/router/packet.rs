@@ -8,7 +8,7 @@ use wire::{checksum, ipv4, ipv6};
 use super::stats::Drop;
 use crate::packet::network;
 
-/// EtherType of ARP.
+/// EtherType of ARP (RFC 826).
 pub(super) const ARP: u16 = 0x0806;
 /// Protocol number of ICMP.
 pub(super) const ICMP: u8 = 1;

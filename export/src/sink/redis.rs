@@ -58,7 +58,7 @@ impl Default for Options {
 /// User and password. Without a user, the default user applies.
 #[derive(Clone, Copy)]
 pub struct Credentials<'a> {
-    /// The ACL user.
+    /// The ACL user for AUTH.
     pub user: Option<&'a str>,
     /// The password of the user.
     pub password: &'a str,
@@ -106,7 +106,7 @@ pub struct Exchange {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
-    /// Write all records.
+    /// Write all records of the batch.
     Write,
     /// Ask whether the refused entries exist, and for the last ID.
     Lookup,

@@ -33,7 +33,7 @@ pub struct Notes {
     file: Arc<SavedFile>,
     /// Current notes. Never locked during disk I/O, so that readers do not wait for it.
     state: RwLock<State>,
-    /// Serialises changes.
+    /// Lock that serialises changes of the file.
     change_lock: Mutex<()>,
 }
 

@@ -10,7 +10,7 @@ use crate::sql::{Failure, QueryFailure};
 /// The author of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Author {
-    /// This program.
+    /// This program wrote the statement.
     Program,
     /// A user of the API.
     User,

@@ -59,10 +59,10 @@ struct SumRow {
     /// Number of reports, events or values.
     #[serde(rename = "amount")]
     count: u64,
-    /// The smallest value.
+    /// The smallest of the values.
     #[serde(rename = "least", default = "greatest")]
     min: u64,
-    /// The largest value.
+    /// The largest of the values.
     #[serde(rename = "most", default)]
     max: u64,
     /// Sum of the values.

@@ -299,16 +299,17 @@ fn defragment(socket: &OwnedFd) {
     let wanted =
         libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | libc::PACKET_FANOUT_FLAG_UNIQUEID;
     let received_only = wanted | sys::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
-    let join = |flags: u32| {
-        sys::set(
-            socket,
-            libc::SOL_PACKET,
-            libc::PACKET_FANOUT,
-            &(flags << 16).cast_signed(),
-        )
-    };
     // Without the flag, outgoing fragments are reassembled too, and then rejected by the filter.
-    let _ = join(received_only).or_else(|_| join(wanted));
+    let _ = join_fanout(socket, received_only).or_else(|_| join_fanout(socket, wanted));
+}
+
+fn join_fanout(socket: &OwnedFd, flags: u32) -> std::io::Result<()> {
+    sys::set(
+        socket,
+        libc::SOL_PACKET,
+        libc::PACKET_FANOUT,
+        &(flags << 16).cast_signed(),
+    )
 }
 
 /// Opens UDP sockets on these ports of the interface, for both families, that receive nothing. Other interfaces are not

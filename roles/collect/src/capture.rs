@@ -66,14 +66,14 @@ pub fn read(
     })
 }
 
-/// A refused frame.
+/// A frame that was refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused<'a> {
-    /// The cause.
+    /// The cause of the refusal.
     pub refusal: Refusal,
     /// The source address, if known.
     pub source: Option<IpAddr>,
-    /// What arrived of a datagram to a telemetry port.
+    /// The part that arrived of a datagram to a telemetry port.
     pub beginning: Option<Beginning<'a>>,
 }
 

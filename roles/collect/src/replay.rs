@@ -238,7 +238,8 @@ impl<O: ReplayOutput> Replay<O> {
             // The frame may have a wrong time, and lets no time pass.
             received: ts.max(self.last),
         };
-        let (collector, output) = (&mut self.collector, &mut self.output);
+        let collector = &mut self.collector;
+        let output = &mut self.output;
         match self.aggregate_ports.contents(beginning.dst_port) {
             Contents::Reports => collector.observe_refused(&datagram, output),
             Contents::Aggregates => collector.observe_refused_aggregate(&datagram, output),

@@ -6,7 +6,7 @@ use crate::bytes::{try_u16, try_u32, u16_at};
 use crate::crc::{crc_32c, crc_32c_update};
 use crate::flow::FlowKey;
 use crate::ipv6::Extensions;
-use crate::packet::{Encapsulation, Location, TCP, UDP, Walk};
+use crate::packet::{Encapsulation, TCP, UDP, Walk};
 
 /// Bytes of payload that are part of a digest.
 const SNAP: usize = 8;
@@ -27,7 +27,7 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// No packet.
+    /// The report carries no packet.
     pub(crate) const NONE: Self = Self {
         bytes: &[],
         outer: 0,
@@ -52,16 +52,20 @@ impl<'a> Places<'a> {
         let Some(outer) = walk.first_ip else {
             return Self::NONE;
         };
-        let is_behind_l4 = |location: &Location| {
+        let int = walk.out.location.filter(|location| {
             location.ip == walk.last_ip && location.encapsulation != Encapsulation::HopByHop
-        };
-        let int = walk.out.location.filter(is_behind_l4);
+        });
         Self {
             bytes: packet,
             outer: outer as u16,
             inner: walk.last_ip as u16,
             int_end: int.map(|location| location.end as u16),
         }
+    }
+
+    /// Reads the packet whose IP header is at this offset.
+    fn packet_at(&self, at: u16) -> Option<Packet<'a>> {
+        self.bytes.get(usize::from(at)..).and_then(Packet::read)
     }
 }
 
@@ -82,12 +86,12 @@ impl PacketDigest {
     /// For a tunneled packet the inner packet's fields count, because the outer header may be the same for all packets.
     pub fn of(report: &Report<'_>) -> Self {
         let places = &report.places;
-        let packet_at = |at: u16| places.bytes.get(usize::from(at)..).and_then(Packet::read);
-        let Some(outer) = packet_at(places.outer) else {
+        let Some(outer) = places.packet_at(places.outer) else {
             return Self::default();
         };
-        let is_flow = |packet: &Packet<'_>| report.flow.is_some_and(|flow| is_it(packet.bytes, &flow));
-        let inner = packet_at(places.inner).filter(is_flow);
+        let inner = places
+            .packet_at(places.inner)
+            .filter(|packet| report.flow.is_some_and(|flow| is_it(packet.bytes, &flow)));
         let is_inside = report.int.is_some() && inner.is_some();
         let int_end = places.int_end.filter(|_| is_inside);
         Self {

@@ -109,7 +109,7 @@ impl Slots {
         self.slots
     }
 
-    /// Empties all slots.
+    /// Empties all slots of the store.
     pub fn clear(&self) -> Result<(), CliError> {
         self.store.clear().map_err(failed)
     }

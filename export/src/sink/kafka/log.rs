@@ -12,7 +12,7 @@ use lz4_flex::frame::FrameDecoder;
 
 /// Size of `baseOffset` and `batchLength`, which `batchLength` does not include, bytes.
 const LENGTH_FIELD_END: usize = 12;
-/// Header size, bytes.
+/// Size of the batch header, bytes.
 const BATCH_HEADER_BYTES: usize = field::RECORDS;
 /// The version of record batches that is read.
 const MAGIC: u8 = 2;

@@ -36,11 +36,11 @@ pub enum Api {
     ListOffsets = 2,
     /// Returns the brokers and the leaders of partitions.
     Metadata = 3,
-    /// Starts SASL authentication.
+    /// Starts an authentication by SASL.
     SaslHandshake = 17,
     /// Returns the request types and versions of the broker.
     ApiVersions = 18,
-    /// Creates topics.
+    /// Creates the topics of the export.
     CreateTopics = 19,
     /// Assigns a producer ID.
     InitProducerId = 22,

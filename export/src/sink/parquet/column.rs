@@ -53,7 +53,7 @@ struct Texts {
 struct Dictionary {
     /// The values in plain encoding.
     plain: Vec<u8>,
-    /// Number of values.
+    /// Number of values in the column.
     len: usize,
     /// Index in the dictionary of each value of the column.
     indexes: Vec<u32>,

@@ -20,7 +20,7 @@ pub enum Reply {
     Number(i64),
     /// An error with its message.
     Error(String),
-    /// The null reply.
+    /// The null reply of RESP.
     Null,
     /// A list of replies.
     Array(Vec<Reply>),

@@ -17,7 +17,7 @@ pub struct FetchRequest<'a> {
     pub bytes: i32,
 }
 
-/// A fetch response.
+/// A response to a fetch request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fetched<'a> {
     /// Error code; 0 on success.
