@@ -368,7 +368,9 @@ fn query(param: &Param) -> Value {
         // The parser also accepts 0 and texts such as 2026-11-26T03:10Z; programs should send the number.
         Form::Time => {
             let Range { start, end } = settings::time::PLAUSIBLE;
-            json!({"type": "integer", "format": "uint64", "minimum": start, "maximum": end - 1})
+            // 0 is the beginning of all that is stored.
+            let range = json!({"minimum": start, "maximum": end - 1});
+            json!({"type": "integer", "format": "uint64", "anyOf": [range, {"const": 0}]})
         }
         Form::Share { default } => {
             json!({"type": "number", "format": "double", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": default})

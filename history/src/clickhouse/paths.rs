@@ -15,7 +15,7 @@ use wire::FlowKey;
 use super::{
     DUPLICATE_SPAN, Remote,
     rows::flow,
-    statement::{Statement, mapped},
+    statement::{PathTables, Statement, mapped},
 };
 use crate::query::PathQuery;
 use crate::sql::Failure;
@@ -74,12 +74,6 @@ struct PathLine {
     path: Vec<u32>,
     #[serde(default)]
     changed: u8,
-}
-
-/// Names of the tables of events and of flow states.
-pub(super) struct PathTables {
-    pub(super) events: String,
-    pub(super) states: String,
 }
 
 #[derive(Deserialize, Debug)]

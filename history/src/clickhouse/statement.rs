@@ -10,7 +10,7 @@ use net::http::Request;
 use store::{EventRank, RollupFilter, Span, Value};
 use wire::FlowKey;
 
-use super::{EventSelection, paths::PathTables};
+use super::EventSelection;
 use crate::sql;
 
 const EVENT_COLUMNS: &str = "toUnixTimestamp64Nano(ts) AS time, id, collector, kind, metric, flow, node, interface, queue, value, previous, threshold, \
@@ -23,6 +23,12 @@ pub(super) const SUM: &str = "sum(values) AS value_count, max(most) AS largest, 
                    toUInt64(toUnixTimestamp64Nano(min(ts))), last] AS sums";
 /// Maximum bytes of the response to a user's statement.
 const MAX_BYTES: &str = "8388608";
+
+/// Names of the tables of events and of flow states.
+pub(super) struct PathTables {
+    pub(super) events: String,
+    pub(super) states: String,
+}
 
 /// A statement with its parameters and limits.
 #[derive(Debug)]

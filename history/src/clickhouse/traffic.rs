@@ -22,10 +22,10 @@ use wire::FlowKey;
 use super::{
     Remote,
     errors::Author,
-    paths::{FLOW_ROLLUPS, IntervalSql, PathTables, interval_sql},
+    paths::{FLOW_ROLLUPS, IntervalSql, interval_sql},
     rows::{self, Newest, flow, queue},
     spans::{FlowSum, KeyedCount},
-    statement::{SUM, Statement, present},
+    statement::{PathTables, SUM, Statement, present},
 };
 use crate::sql::Failure;
 
