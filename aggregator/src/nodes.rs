@@ -163,7 +163,7 @@ impl Nodes {
         }
     }
 
-    /// Records a sequence number. Returns `false` if the table is full.
+    /// Records a sequence number. Returns `false` if all entries that the stream may use are taken.
     #[inline]
     pub(super) fn observe(&mut self, stream: Stream, seq: u32) -> bool {
         let Stream { node, hw_id, short } = stream;

@@ -126,7 +126,9 @@ mod tests {
         if let Some(reference) = schema["$ref"].as_str() {
             return reference.rsplit('/').next().unwrap().to_owned();
         }
-        if let Some(choices) = schema["anyOf"].as_array() {
+        if let Some(choices) = schema["anyOf"].as_array()
+            && schema["type"].is_null()
+        {
             return choices.iter().map(kind).collect::<Vec<_>>().join(" or ");
         }
         if let Some(words) = schema["enum"].as_array() {

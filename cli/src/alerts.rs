@@ -17,7 +17,7 @@ use view::{AlertView, Alerts, Silences};
 #[command(after_help = "Examples:
   hopwise alerts list                                  firing alerts, and those that ended in the last 15 minutes; exit code 1 if any is firing
   hopwise alerts list --from 7d                        likewise for the last week
-  hopwise alerts acknowledge 4b555b1fb781792c --comment 'fan tray'
+  hopwise alerts acknowledge 9fad6c50414291bd --comment 'fan tray'
   hopwise alerts silence 'rule == \"deep queue\" and node == 101' --for 2h
   hopwise alerts silences                              list active silences
   hopwise alerts end 3                                 end a silence")]
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_table_says_what_is_left_out() {
         let alert = |state: &'static str| AlertView {
-            id: "4b555b1fb781792c".to_owned(),
+            id: "9fad6c50414291bd".to_owned(),
             state: state.into(),
             rule: "slow".to_owned(),
             metric: Some("hop_latency".into()),

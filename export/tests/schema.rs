@@ -14,7 +14,7 @@ use export::{json, protobuf};
 use serde_json::json;
 
 /// The id of the alert below. Ids stay the same in all versions.
-const ALERT: &str = "7e1bdf85583225f5";
+const ALERT: &str = "1eb67ea0cae993f0";
 
 fn proto() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto/hopwise/v1/record.proto")

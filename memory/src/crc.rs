@@ -1,4 +1,5 @@
-//! CRC-32C (Castagnoli) by the CPU's CRC instruction (SSE 4.2), because a table lookup is slower than reading memory.
+//! CRC-32C (Castagnoli) by the CPU's CRC instruction (SSE 4.2), also while copying from shared memory: a CRC by table would take
+//! longer than reading the memory that it checks.
 
 /// Continues a CRC-32C (reflected). Start with all ones and invert the final state. Returns `None` on a CPU without the
 /// instruction.

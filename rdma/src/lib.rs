@@ -1,5 +1,5 @@
-//! A software RoCEv2 endpoint: the [requester](requester) sends RDMA WRITE and FETCH AND ADD as UDP frames, and the
-//! [responder](responder) executes them in memory.
+//! A software RoCEv2 endpoint: the [requester] sends RDMA WRITE and FETCH AND ADD as UDP frames, and the
+//! [responder] executes them in memory.
 //!
 //! The crate has no I/O, clock or threads: frames and the time (ns) go in, frames come out. The DTA translator uses the
 //! requester; the collector's memory service uses the responder.

@@ -68,12 +68,18 @@ fn key(first: u8, mut next_byte: impl FnMut() -> Option<u8>) -> Key {
     }
 }
 
-/// Decodes the rest of an escape sequence, such as `[A` or `[5~`. An unknown sequence becomes NUL, which does nothing.
+/// Decodes the rest of an escape sequence, such as `[A`, `[5~` or, with a modifier, `[1;5C`. An unknown sequence becomes NUL,
+/// which does nothing.
 fn sequence(next_byte: impl FnMut() -> Option<u8>) -> Key {
-    let mut number = 0_u8;
+    // The first number names the key, a second one behind a semicolon the modifiers.
+    let mut number = 0_u16;
+    let mut is_modifier = false;
     for byte in std::iter::from_fn(next_byte).take(MAX_SEQUENCE_LEN) {
         match byte {
-            b'0'..=b'9' => number = byte - b'0',
+            b'0'..=b'9' if !is_modifier => {
+                number = number.saturating_mul(10).saturating_add(u16::from(byte - b'0'));
+            }
+            b';' => is_modifier = true,
             b'A' => return Key::Up,
             b'B' => return Key::Down,
             b'C' => return Key::Right,
@@ -115,7 +121,7 @@ pub(super) fn draw(text: &str, terminal: Terminal) -> Result<(), CliError> {
         .map_err(CliError::output)
 }
 
-/// Cuts a line to `width` columns, not counting colour sequences. A line that wraps would shift the lines below it.
+/// Cuts a line to `width` characters, not counting colour sequences. A line that wraps would shift the lines below it.
 fn cut(line: &str, width: usize) -> &str {
     let mut columns = 0;
     let mut in_escape = false;
@@ -202,7 +208,7 @@ mod tests {
             let found = key(first, || rest.next());
             (found, rest.count())
         };
-        let keys: [(&[u8], Key); 13] = [
+        let keys: [(&[u8], Key); 15] = [
             (b"\x1b[A", Key::Up),
             (b"\x1bOB", Key::Down),
             (b"\x1b[5~", Key::PageUp),
@@ -210,6 +216,8 @@ mod tests {
             (b"\x1b[4~", Key::End),
             (b"\x1b[H", Key::Home),
             (b"\x1b[20~", Key::Char('\0')),
+            (b"\x1b[15~", Key::Char('\0')),
+            (b"\x1b[6;5~", Key::PageDown),
             (b"\x1b", Key::Escape),
             (b"\x7f", Key::Backspace),
             (b"\r", Key::Enter),

@@ -52,7 +52,8 @@ const NEAR: usize = 4;
 /// while reports < 1000 {
 ///     reports += feed.burst(Input::Frames, &mut collector, &mut batch);
 /// }
-/// assert_eq!(collector.flows().count(), 1000);
+/// // The table has no spare room for them, so a flow may find its bucket full.
+/// assert!(collector.flows().count() >= 990);
 /// assert!(batch.events().all(|(event, _)| event.kind == Kind::New));
 ///
 /// // The same reports again contain no change.

@@ -43,7 +43,7 @@ impl Collector {
         (slots.start..slots.end.min(state.flows.slots())).filter_map(move |slot| state.view(slot))
     }
 
-    /// Returns the flows in a range of slots for which a rule is true. Reads only the entry of all others.
+    /// Returns the flows in a range of slots for which a rule is true. For the others, only their entry in the table is read.
     pub fn firing_flows_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowView<'_>> {
         let state = &self.inner.state;
         (slots.start..slots.end.min(state.flows.slots()))
@@ -95,7 +95,7 @@ impl Collector {
             .max(queues.slots())
     }
 
-    /// Visits the entries of these tables in a range of slots, to walk them in parts between bursts. An entry keeps its slot as
+    /// Visits the entries of the tables of nodes, queues and links in a range of slots, to walk them in parts between bursts. An entry keeps its slot as
     /// long as it is in the table; one that was removed and added again may be visited twice.
     pub fn network_in(&self, slots: Range<u32>, visit: &mut impl FnMut(NetworkEntry<'_>)) {
         let state = &self.inner.state;

@@ -58,11 +58,11 @@ pub struct Stats {
     pub probes: u64,
     /// NACKs that were processed.
     pub nacks: u64,
-    /// NACKs for a gap that was already being retransmitted.
+    /// NACKs that were ignored: a repetition within [`Repeat::patience`], or one that names no missing report.
     pub early: u64,
     /// NACKs ignored because they would exceed the limit of retransmissions.
     pub limited: u64,
-    /// NACKs and ACKs about reports that were never sent, received after the translator had confirmed a sequence number, or
+    /// ACKs about reports that were never sent; NACKs about such reports, after the translator had confirmed a sequence number or
     /// after the first [`WINDOW`] reports.
     pub unbelieved: u64,
     /// Reports that NACKs requested after they had left the retransmit buffer, each counted once.
@@ -72,7 +72,7 @@ pub struct Stats {
     pub renumbered: u64,
     /// NACKs that reject a report, because it is malformed or for a store or list that does not exist.
     pub refused: u64,
-    /// ACKs that were processed.
+    /// ACKs that arrived, with those that are `unbelieved`.
     pub acks: u64,
     /// Congestion notices that were processed.
     pub congestions: u64,
@@ -107,7 +107,9 @@ pub(super) struct Destination {
     unavailable_before: u64,
     /// (Time of the next retransmission of the last report in ns, remaining retransmissions).
     probe: (u64, u8),
+    /// Congestion level of the translator's latest notice, 0 (none) to 3.
     level: u8,
+    /// Time at which the level ends, ns.
     level_until: u64,
     /// Time until which only one report is retransmitted because the translator was full, ns.
     waits_until: u64,
@@ -225,21 +227,21 @@ impl Destination {
 
     /// Sends the first due report. Returns false if there is none, or it does not fit.
     fn pump_one(&mut self, out: &mut Outbox) -> bool {
-        let Some(sequence) = self.unsent else { return false };
-        if !out.push(self.number, self.buffered(sequence)) {
+        let Some(report) = self.unsent else { return false };
+        if !out.push(self.number, self.buffered(report)) {
             return false;
         }
-        if sequence == self.fresh {
-            self.fresh = sequence.wrapping_add(1);
+        if report == self.fresh {
+            self.fresh = report.wrapping_add(1);
         } else {
             self.stats.retransmitted += 1;
         }
-        self.unsent = Some(sequence.wrapping_add(1)).filter(|next| *next != self.next);
+        self.unsent = Some(report.wrapping_add(1)).filter(|next| *next != self.next);
         true
     }
 
-    fn buffered(&self, sequence: u16) -> &[u8] {
-        let at = usize::from(sequence) % WINDOW;
+    fn buffered(&self, report: u16) -> &[u8] {
+        let at = usize::from(report) % WINDOW;
         let len = self.lens.get(at).map_or(0, |len| usize::from(*len));
         self.ring
             .get(at * self.width..at * self.width + len)
@@ -253,6 +255,7 @@ impl Destination {
         let again = self
             .last_nack
             .is_some_and(|(at, of)| of == last && now.saturating_sub(at) < repeat.patience);
+        // Half of the numbers are behind the latest report.
         if again || missing == 0 || missing >= 1 << 15 {
             self.stats.early += 1;
             return;

@@ -5,7 +5,8 @@ use std::fmt;
 /// Maximum width of a printed line, characters; in a longer one the marker would be hard to find.
 const MAX_WIDTH: usize = 200;
 
-/// An invalid rule. `Display` prints the message, the line of the rule, and a marker under the position.
+/// An invalid rule. `Display` prints the message and, unless the line is too long, the line of the
+/// rule with a marker under the position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleError {
     /// The name of the rule.
@@ -14,7 +15,7 @@ pub struct RuleError {
     pub text: String,
     /// Byte offset in `text` where the error begins, at most `text.len()`.
     pub position: usize,
-    /// Length of the wrong part, bytes; 0 at the end of the text.
+    /// Length of the wrong part, bytes; 0 at the end of the text, or if the whole rule is wrong.
     pub length: usize,
     /// Description of the error and how to correct it.
     pub message: String,

@@ -14,7 +14,7 @@ use export::sink::{Request, clickhouse::ClickHouse};
 
 use crate::support::*;
 
-const ID: &str = "4b555b1fb781792c";
+const ID: &str = "9fad6c50414291bd";
 
 fn firing() -> Record {
     alert(1, Kind::RuleOn)

@@ -50,7 +50,7 @@ fn is_sflow(payload: &[u8]) -> Option<bool> {
 }
 
 /// Returns whether the parsed packet is insufficient evidence: neither INT, nor a flow announced by an EtherType. Without
-/// an EtherType, four bits suffice for a flow.
+/// an EtherType, the version nibble of an IP header alone makes a parser see a flow.
 #[inline(always)]
 pub(super) fn is_doubtful(report: &Report<'_>, packet: InnerPacket<'_>) -> bool {
     report.int.is_none() && (report.flow.is_none() || packet.first != FirstHeader::Ethernet)

@@ -129,9 +129,11 @@ fn frame(api: Api, version: i16, correlation: i32, body: impl FnOnce(&mut Vec<u8
     out
 }
 
+/// Encodes a STRING of the Kafka protocol: its length in 16 bits, and UTF-8. A longer text, which no checked setting has, is cut.
 fn text(text: &str, out: &mut Vec<u8>) {
-    out.extend((text.len().min(i16::MAX as usize) as i16).to_be_bytes());
-    out.extend_from_slice(&text.as_bytes()[..text.len().min(i16::MAX as usize)]);
+    let len = text.floor_char_boundary(i16::MAX as usize);
+    out.extend((len as i16).to_be_bytes());
+    out.extend_from_slice(&text.as_bytes()[..len]);
 }
 
 /// Encodes an ApiVersions request.

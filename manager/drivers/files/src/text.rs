@@ -15,7 +15,7 @@ use manager::instruction;
 pub struct Content {
     /// Rules of the file.
     pub rules: Rules,
-    /// Lines that are not rules, verbatim. They are preserved.
+    /// Lines that are not in force, without comments: no rule, or a second rule for the same entry. They are preserved.
     pub foreign: Vec<String>,
 }
 

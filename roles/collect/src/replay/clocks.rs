@@ -40,7 +40,7 @@ pub(super) struct Clocks {
     compared: Option<Vec<(u16, i64)>>,
 }
 
-/// The clock of one interface. All times but the raw timestamp are on the clock of the file's first interface.
+/// The clock of one interface. All its times are on the clock of the file's first interface.
 #[derive(Clone, Copy, Default, Debug)]
 struct Clock {
     interface: u16,
@@ -199,7 +199,7 @@ impl Clocks {
         let clock = &mut self.current;
         clock.ahead = None;
         let before = clock.behind.replace(ts);
-        // The next frame may come much later, where reports are few.
+        // Another frame that is even further behind does not confirm this one.
         if before.is_none_or(|before| ts.saturating_add(SET_BACK) < before) {
             return Time::At(ts);
         }

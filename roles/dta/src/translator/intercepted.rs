@@ -47,7 +47,7 @@ impl Intercepted {
         }
     }
 
-    /// Processes the reports that the switch has passed on, and returns the replies to it.
+    /// Processes the reports that the switch has passed on, and queues the replies for it.
     pub(super) fn process(&mut self, stage: Stage<'_>) {
         let Stage {
             now,

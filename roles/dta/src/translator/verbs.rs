@@ -230,14 +230,15 @@ impl VerbsLink {
         for request in first..first + heads as u64 {
             let Some(head) = self.heads.pop_front() else { break };
             let data = &mut data[..head.len as usize];
-            let place = find(
-                &self.regions,
-                head.region,
-                head.offset,
-                u64::from(head.len).max(1),
-            );
+            let len = match head.what {
+                Operation::Add(_) => 8,
+                Operation::Write(_) => u64::from(head.len).max(1),
+            };
+            let place = find(&self.regions, head.region, head.offset, len);
             let sent = match (head.what, place) {
                 _ if head.outdated => false,
+                // The region may lie elsewhere now.
+                (Operation::Add(_), Ok((address, _))) if !address.is_multiple_of(8) => false,
                 (Operation::Add(delta), Ok((address, key))) => {
                     self.stats.uncertain_fetch_adds += 1;
                     pairs.reliable.add(address, key, delta).is_ok()

@@ -214,7 +214,8 @@ pub(crate) fn is_beyond(frame: &[u8]) -> bool {
         !matches!(location.encapsulation, Encapsulation::Udp | Encapsulation::Tcp)
             || location.mark != Mark::Dscp
     };
-    if contents.location.is_some_and(|location| elsewhere(&location)) {
+    let is_behind_options = ip(frame).is_some_and(|(at, v6)| v6 && !matches!(frame[at + 6], 6 | 17));
+    if is_behind_options || contents.location.is_some_and(|location| elsewhere(&location)) {
         return true;
     }
     match (int.version, int.mode) {
