@@ -225,7 +225,8 @@ fn link_losses(
     views
 }
 
-/// Adds both ends' packet counts. `lost` and `lost_most` are bounds of the loss, given lost and duplicated reports.
+/// Adds both ends' packet counts. `lost` and `lost_most` are bounds of the loss, given lost and duplicated
+/// reports, and packets under way at the ends of the time.
 fn with_counts(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
     let ends = (link.from, link.to);
     let Some(count) = losses.links.get(&ends) else {

@@ -1,7 +1,7 @@
 //! `/metrics`: all metrics as a document in Prometheus' text format 0.0.4 or OpenMetrics 1.0.0. Metric names and labels are
 //! defined only here; a flow is never a label, so the cardinality stays bounded.
 
-/// Maximum number of reporters, nodes, queues and links that have samples.
+/// Maximum number of reporters, nodes, queues and links that have samples, except for those of an aggregator.
 const MAX_SERIES: usize = 1_024;
 /// Maximum number of nodes, and of interfaces, that have a name sample.
 const MAX_NAMES: usize = 16_384;

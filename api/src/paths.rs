@@ -219,7 +219,7 @@ pub(crate) async fn latencies(
     };
     let history = history_of(&context)?;
     let mut series = history.flow(query, Arc::clone(&permit)).await?;
-    // Without a storing interval, values hold for longer than `earlier`.
+    // Without a storing interval, values hold for longer than `lookback`.
     let before = series.before.take();
     series.series.splice(0..0, before);
     let silences = SilenceEvidence::read(history, &permit, &series, push_interval, grid.to).await?;

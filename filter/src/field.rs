@@ -193,7 +193,9 @@ impl Field {
             (Self::Value(Metric::FlowLatency), _) => "latency of the flow: > 5ms",
             (Self::Value(Metric::HopLatency), _) => "latency in a node: > 10us",
             (Self::Value(Metric::QueueOccupancy), _) => "occupancy of a queue, in the device's unit",
-            (Self::Value(Metric::QueueCongestion), _) => "congestion of a queue, in the device's unit",
+            (Self::Value(Metric::QueueCongestion), _) => {
+                "congestion of a queue (INT 0.5), in the device's unit"
+            }
             (Self::Value(Metric::LinkUtilization), _) => "utilization of a link: > 80%",
             (Self::Value(Metric::FlowPath), _) => "number of nodes of a new path",
         }

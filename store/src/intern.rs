@@ -164,7 +164,7 @@ fn highest_id(conn: &Connection, table: &str) -> rusqlite::Result<i64> {
     )
 }
 
-/// Writes `101>102>103` into `buffer`. An unavailable node or latency is `?`.
+/// Writes `101>102>103` into `text`. An unavailable node or latency is `?`.
 fn path_text(path: &[u32], text: &mut String) {
     text.clear();
     // Writing to a string cannot fail.

@@ -135,7 +135,7 @@ pub(crate) fn max_attached_files() -> usize {
 }
 
 /// Reads the `meta` table of the file at `path`. Adds the lowest number of each stream and its base under the names of
-/// [`FIRST_RECORD_NAMES`].
+/// [`FIRST_RECORD_NAMES`], and the time of the earliest record that is not a sum under [`FIRST_RECORD`].
 pub(crate) fn read_meta(path: &Path) -> Result<HashMap<String, i64>, crate::Error> {
     let conn = single(path, 64)?;
     query_meta(&conn).with_path(path)

@@ -157,7 +157,7 @@ impl Reader {
                 })?;
             }
             for (key, sum) in &mut losses.drops {
-                sum.flows = flows.seen.get(key).map_or(0, |flows| flows.len() as u64);
+                sum.flows = flows.by_key.get(key).map_or(0, |flows| flows.len() as u64);
             }
             counts.finish(&mut losses, &deadline)?;
             Ok(losses)
@@ -270,7 +270,7 @@ impl Losses {
 /// Distinct flows per drop key.
 #[derive(Default)]
 struct DropFlows {
-    seen: HashMap<DropKey, HashSet<u64>>,
+    by_key: HashMap<DropKey, HashSet<u64>>,
     /// Number of flows over all keys.
     total: usize,
 }
@@ -278,15 +278,15 @@ struct DropFlows {
 impl DropFlows {
     /// Adds a flow. Returns false if a limit is reached and the flow is not counted.
     fn add(&mut self, key: DropKey, flow: u64) -> bool {
-        let seen = self.seen.entry(key).or_default();
-        if seen.contains(&flow) {
+        let flows = self.by_key.entry(key).or_default();
+        if flows.contains(&flow) {
             return true;
         }
-        if seen.len() >= MAX_FLOWS_PER_KEY || self.total >= MAX_DROP_FLOWS {
+        if flows.len() >= MAX_FLOWS_PER_KEY || self.total >= MAX_DROP_FLOWS {
             return false;
         }
         self.total += 1;
-        seen.insert(flow)
+        flows.insert(flow)
     }
 }
 
@@ -537,12 +537,12 @@ impl Counts {
         &mut self,
         conn: &Connection,
         features: Features,
-        found: &HashMap<i64, u64>,
+        flow_ids: &HashMap<i64, u64>,
     ) -> rusqlite::Result<()> {
         self.paths.next_file();
-        let wanted: FastSet<i64> = found.keys().copied().collect();
-        let mut history = PathHistory::read(conn, features, self.from, self.until, &wanted, false)?;
-        for (number, flow) in found {
+        let numbers: FastSet<i64> = flow_ids.keys().copied().collect();
+        let mut history = PathHistory::read(conn, features, self.from, self.until, &numbers, false)?;
+        for (number, flow) in flow_ids {
             for (_, path) in history.paths(conn, *number, self.from, self.until)? {
                 let path = SinglePath::Known(self.paths.index(conn, path)?);
                 let known = self.flow_paths.entry(*flow).or_insert(SinglePath::Unknown);

@@ -511,9 +511,10 @@ impl FlowHistory {
         for row in events {
             history.add(row);
         }
-        if history.series.len() > limit {
+        let cut = history.series.len().saturating_sub(limit);
+        if cut > 0 {
             history.truncated = true;
-            history.series.drain(..history.series.len() - limit);
+            history.before = history.series.drain(..cut).next_back();
         }
         history.arrange();
         history

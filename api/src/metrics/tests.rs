@@ -145,7 +145,7 @@ fn reference(document: &str) -> String {
 
 <!-- Made from the source; do not edit. To accept a change: make docs -->
 
-`GET /metrics`. Aggregates only: a flow is never a label. At most 1,024 reporters, nodes, queues and links are reported one by one, and at most 16,384 names.
+`GET /metrics`. Aggregates only: a flow is never a label. At most 1,024 reporters, nodes, queues and links, and 4,096 subsystems of nodes of an aggregator, are reported one by one, and at most 16,384 names.
 
 | metric | kind | meaning |
 | --- | --- | --- |

@@ -365,7 +365,7 @@ fn query(param: &Param) -> Value {
             }
             schema
         }
-        // The parser also accepts 0 and texts such as 2026-11-26T03:10Z; programs should send the number.
+        // The parser also accepts texts such as 2026-11-26T03:10Z; programs should send the number.
         Form::Time => {
             let Range { start, end } = settings::time::PLAUSIBLE;
             // 0 is the beginning of all that is stored.

@@ -162,7 +162,7 @@ impl Lane {
         is_over
     }
 
-    /// Settles the first request, except for the records to be sent `retry`. Indices refer to the request. Returns `None` if
+    /// Settles the first request, except for the records to be sent again (`retry`). Indices refer to the request. Returns `None` if
     /// the answer does not match the request.
     pub(super) fn settle(&mut self, rejected: Vec<(usize, String)>, retry: &[usize]) -> Option<Settled> {
         let part = self.parts.front()?;

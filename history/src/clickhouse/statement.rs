@@ -144,7 +144,7 @@ impl Statement {
         format!("transform(toString(collector), {names}, {representatives}, toString(collector))")
     }
 
-    /// Returns SQL for the selected rollups as parts, possibly several rows each, with `values`, `least`, `limit` and `total`.
+    /// Returns SQL for the selected rollups as parts, possibly several rows each, with `values`, `least`, `most` and `total`.
     /// Of redundant collectors (a pair, which receives the same reports), only the one with more values counts. `key` lists the
     /// columns that identify a rollup, and `flow_columns` further columns of the flow.
     pub(super) fn parts(&mut self, key: &str, flow_columns: &[&str]) -> String {

@@ -310,6 +310,12 @@ impl Intent {
         }
         if then
             .as_ref()
+            .is_some_and(|then| then.watch.contains(&Metric::QueueCongestion))
+        {
+            return Err(IntentError::Congestion);
+        }
+        if then
+            .as_ref()
             .is_some_and(|then| then.length < SHORTEST_DRILL_DOWN)
         {
             return Err(IntentError::ThenTooShort);

@@ -603,8 +603,8 @@ fn code(encoding: Encoding) -> u64 {
     u64::from(encoding.dscp) << 8 | encoding.l4_checksum as u64
 }
 
-/// Terms are times (see `Journal::next_term`). One far ahead would leave no room above it: a device that names it is not believed. Other
-/// managers took theirs by a clock that shows what this one did before it was set back.
+/// Returns whether a term is more than a day ahead. Terms are times in µs (see `Journal::next_term`); one far in the future would
+/// leave no room above it, so a device that names it is not believed. Other managers took theirs by a clock that shows what this one did before it was set back.
 fn is_of_the_future(election: Election, now: Now) -> bool {
     const DAY: u64 = 86_400_000_000;
     election.term > (now.wall.max(now.steady) / 1_000).saturating_add(DAY)

@@ -97,7 +97,7 @@ struct LastCount {
 pub(super) struct Counting {
     /// By worker and flow.
     flows: HashMap<(usize, FlowKey), LastCount>,
-    /// Time of the previous count, ns.
+    /// Time of the previous count, by both clocks.
     counted_at: Option<Now>,
     /// The previous count covered only part of the flows.
     partial: bool,

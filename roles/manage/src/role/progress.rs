@@ -79,6 +79,7 @@ impl Progress {
             monitor.publish_change(&message(&change));
         }
         let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // Nine times the time spent, so that at most a tenth of the thread's time is used.
         let pause = INTERVAL.max(took.saturating_mul(9));
         self.next = now.saturating_add(pause);
         Some(Duration::from_nanos(pause))

@@ -24,7 +24,7 @@ const MAX_OWN: usize = 8;
 /// Time limit for a request to start.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A request, executed by the thread on its state at a time (ns).
+/// A request, executed by the thread on its state at the present time, by both clocks.
 pub(super) type Work<S> = Box<dyn FnOnce(&mut S, Now) + Send>;
 
 /// The sender of requests to a thread with state `S`.
