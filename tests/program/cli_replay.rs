@@ -494,6 +494,41 @@ fn a_shell_asks_one_process() {
 }
 
 #[test]
+fn sql_works_after_an_upgrade_of_the_running_program() {
+    let dir = TempDir::new();
+    let store = dir.join("store");
+    replay(&[
+        "--store",
+        text(&store),
+        text(&dir.capture("few.pcap", &[1, 2].map(report))),
+    ]);
+    let program = support::public_copy(&dir);
+    let mut child = Command::new(&program)
+        .args(["query", "--dir", text(&store), "--format", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A package manager renames the new file over the old one.
+    std::fs::write(dir.join("new"), "another program").unwrap();
+    std::fs::rename(dir.join("new"), &program).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"SELECT count(*) AS n FROM flows;\n")
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "n\r\n1\r\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
 fn a_path_is_drawn_out_of_a_store() {
     let dir = TempDir::new();
     let store = dir.join("store");

@@ -14,6 +14,8 @@ use runtime::lock::lock;
 
 /// Time beyond the query's limit after which its helper is killed.
 const KILL_GRACE: Duration = Duration::from_millis(50);
+/// This program, also after its file was replaced or removed, as an upgrade does.
+const PROGRAM: &str = "/proc/self/exe";
 /// Maximum number of idle helpers.
 const MAX_IDLE: usize = 2;
 /// Maximum length of a header, bytes.
@@ -100,7 +102,8 @@ impl Pool {
         // There was no idle helper, or it died: a fresh one shows whether the query is the cause.
         let mut helper = self.start().map_err(|error| {
             Failure::Unavailable(format!(
-                "cannot start a process for the query: {error}; check the memory and process limits of the machine"
+                "cannot start a process for the query ({PROGRAM}): {error}; check the memory and process limits of the \
+                 machine, and that /proc is mounted"
             ))
         })?;
         match helper.run(request).await {
@@ -115,7 +118,8 @@ impl Pool {
     }
 
     fn start(&self) -> io::Result<Helper> {
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut child = Command::new(PROGRAM)
+            .arg0("hopwise")
             .arg("sql-helper")
             .arg(&self.directory)
             .stdin(Stdio::piped())
