@@ -6,6 +6,7 @@ of a back end has the panels with a query for it. A rate is per second unless it
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 
@@ -119,6 +120,32 @@ def one(value: str, table: str, where: str = "") -> str:
     return f"SELECT {value} AS value\nFROM ${{database}}.{table}{final}\nWHERE $__timeFilter(ts) AND {COLLECTORS}{more}"
 
 
+def copies(columns: str, where: str, table: str) -> str:
+    """Records by `columns` and id, as `copies` of one id. Two collectors may store one record, and an export may be repeated: rows
+    of one collector with one id and time are one record. A device that repeats its numbers gives several records one id, at
+    different times; so the collector with the most of them counts."""
+    keys = ", ".join(re.findall(r" AS (\w+)", columns))
+    keys = f"{keys}, " if keys else ""
+    columns = f"{columns}, " if columns else ""
+    return (
+        f"SELECT {keys}id, max(times) AS copies, max(latest) AS last FROM (\n"
+        f"    SELECT {columns}id, uniqExact(ts) AS times, max(ts) AS latest FROM ${{database}}.{table}\n"
+        f"    WHERE $__timeFilter(ts) AND {COLLECTORS}{where}\n"
+        f"    GROUP BY {keys}id, collector)\n"
+        f"  GROUP BY {keys}id"
+    )
+
+
+def records_over_time(table: str, series: str, where: str = "") -> str:
+    """Distinct records per second, series and step of the graph."""
+    each = copies(f"$__timeInterval(ts) AS time, {series} AS series", f" AND {where}" if where else "", table)
+    return (
+        "SELECT time, series, sum(copies) / $__interval_s AS value\n"
+        f"FROM (\n  {each})\n"
+        "GROUP BY time, series ORDER BY time"
+    )
+
+
 # ── Boards ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 OVERVIEW = Board(
@@ -142,7 +169,7 @@ OVERVIEW = Board(
         ),
         Panel(
             "Events", "Events in the time range. De-duplicated: two collectors that receive the same report count once.", "short", "stat", width=6,
-            clickhouse=one("uniqExact(id)", "events"),
+            clickhouse=f"SELECT sum(copies) AS value\nFROM (\n  {copies('', '', 'events')})",
         ),
         Panel(
             "Reports lost in the network", "Share of the reports that switches sent and that never arrived, in the range of a step.", "percentunit", "stat", width=6,
@@ -157,7 +184,7 @@ OVERVIEW = Board(
         Panel(
             "Events by kind", "Significant changes, rules, path changes, dropped packets.", "suffix:events/s", stacked=True,
             prometheus=prometheus(f"sum by (kind) ({rate('hopwise_events_total')})", "{{kind}}"),
-            clickhouse=over_time("events", "kind", "uniqExact(id) / $__interval_s"),
+            clickhouse=records_over_time("events", "kind"),
         ),
         Panel(
             "Hop latency, 99th percentile", "Time inside a node.", "s",
@@ -177,12 +204,12 @@ OVERVIEW = Board(
         Panel(
             "Packets dropped by switches", "Reports of dropped packets.", "suffix:packets/s",
             prometheus=prometheus(f"sum by (instance) ({rate('hopwise_drop_reports_total')})", "{{instance}}"),
-            clickhouse=over_time("drops", NODE_TEXT, "uniqExact(id) / $__interval_s"),
+            clickhouse=records_over_time("drops", NODE_TEXT),
         ),
         Panel(
             "Paths", "New paths, changes and loops.", "suffix:events/s",
             prometheus=prometheus(f"sum by (kind) ({of_kind('path_.*')})", "{{kind}}"),
-            clickhouse=over_time("events", "kind", "uniqExact(id) / $__interval_s", "metric = 'flow_path'"),
+            clickhouse=records_over_time("events", "kind", "metric = 'flow_path'"),
         ),
     ),
 )
@@ -273,9 +300,8 @@ FLOW_BOARD = Board(
         Panel(
             "Dropped packets", "Flows by the number of packets of theirs that switches dropped.", "short", "table", columns={"flow": "string", "node": "string", "last": "dateTimeAsIso"},
             clickhouse=(
-                f"SELECT flow, {NODE_TEXT} AS node, uniqExact(id) AS packets, max(ts) AS last\n"
-                "FROM ${database}.drops\n"
-                f"WHERE $__timeFilter(ts) AND {COLLECTORS} AND {FLOW}\n"
+                "SELECT flow, node, sum(copies) AS packets, max(last) AS last\n"
+                f"FROM (\n  {copies(f'flow AS flow, {NODE_TEXT} AS node', f' AND {FLOW}', 'drops')})\n"
                 "GROUP BY flow, node ORDER BY packets DESC LIMIT 100"
             ),
         ),
@@ -315,7 +341,7 @@ NODE_BOARD = Board(
         ),
         Panel(
             "Packets dropped", "Reports of packets that the node dropped, by reason.", "suffix:packets/s",
-            clickhouse=over_time("drops", f"concat({NODE_TEXT}, ' reason ', ifNull(toString(reason), '?'))", "uniqExact(id) / $__interval_s", NODES),
+            clickhouse=records_over_time("drops", f"concat({NODE_TEXT}, ' reason ', ifNull(toString(reason), '?'))", NODES),
         ),
         Panel(
             "Longest queues", "Queues by their occupancy now.", "short", "table", columns={"node": "string", "queue": "string", "name": "string"},

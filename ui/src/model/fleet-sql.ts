@@ -79,11 +79,22 @@ GROUP BY kind
 ORDER BY events DESC, kind`;
 }
 
-/** The statement of the events of `/activity` over time. `column`: ns. As there, an event counts once in each part that has a copy of it. */
+/**
+ * The statement of the events of `/activity` over time. `column`: ns. As there, an event counts in each part that has a copy of it,
+ * and where events of one collector share an id, the collector with the most of them counts.
+ */
 export function eventRatesSql(fleet: Fleet, span: SqlSpan, column: number): string {
-  return `SELECT ${part(span, column)} AS begin, uniqExact(id) AS events
-FROM ${fleet.prefix}events
-WHERE ${within(span)}
+  return `SELECT begin, sum(copies) AS events
+FROM (
+  SELECT begin, kind, id, max(times) AS copies
+  FROM (
+    SELECT ${part(span, column)} AS begin, kind, id, uniqExact(ts) AS times
+    FROM ${fleet.prefix}events
+    WHERE ${within(span)}
+    GROUP BY begin, kind, id, collector
+  )
+  GROUP BY begin, kind, id
+)
 GROUP BY begin
 ORDER BY begin`;
 }
