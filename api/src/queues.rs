@@ -216,6 +216,9 @@ pub(crate) async fn burst(
     let reasons = context.active_config.get().collect().drop_reasons();
     let permit = history_permit(&context).await?;
     let records = history_of(&context)?.queue(query, Arc::clone(&permit)).await?;
+    let heat = history_of(&context)?
+        .heat(occupancies(&query.queue), Arc::clone(&permit))
+        .await?;
     let resolver = if records.exported.is_some() {
         TickResolver::NANOS
     } else {
@@ -225,9 +228,28 @@ pub(crate) async fn burst(
     names::look_up(&context, rows.filter_map(|row| row.passage.flow.as_ref()));
     respond(permit, move || {
         let stamp_ns = resolver.for_rows(node, &records.passages);
-        burst_view(&records, query.queue, &stamp_ns, &reasons, max_flows)
+        let rows = heat.rows.iter();
+        let of_queue = rows.filter(|row| query.queue.queue.is_none() || row.key.queue == query.queue.queue);
+        BurstView {
+            measured: of_queue.map(|row| row.worst).max(),
+            ..burst_view(&records, query.queue, &stamp_ns, &reasons, max_flows)
+        }
     })
     .await
+}
+
+/// Returns the query for the greatest occupancies of a node's queues in a span.
+fn occupancies(filter: &QueueFilter) -> HeatFilter {
+    let Columns { width, interval } = column_grid(filter.to - filter.from, MIN_COLUMNS);
+    HeatFilter {
+        metric: Metric::QueueOccupancy,
+        from: filter.from,
+        to: filter.to,
+        column: width,
+        interval,
+        node: Some(filter.node),
+        limit: usize::from(u8::MAX) + 1,
+    }
 }
 
 /// Explains which parts of the response a console cannot provide.
@@ -307,6 +329,7 @@ fn burst_view(
         recordings: records.recordings.iter().map(RecordingView::from).collect(),
         peak: burst.peak.map(|(ts, _)| clock.to_local(ts)),
         occupancy: burst.peak.and_then(|(_, occupancy)| occupancy),
+        measured: None,
         begun: burst.peak.map(|_| clock.to_local(burst.begun)),
         rise: burst.rise,
         reports: burst.reports,

@@ -232,6 +232,7 @@ fn the_flows_that_filled_a_queue_are_named(demo: &Demo) {
         burst["peak"].is_u64().then_some(burst)
     });
     let burst = burst.unwrap();
+    assert!(burst["measured"].as_u64() > Some(64 << 10), "{burst:#}");
     let flows = burst["flows"].as_array().unwrap();
     let of_burst = |flow: &&Value| flow["flow"]["dport"] == 9_000;
     let guilty = flows.iter().filter(of_burst).count();

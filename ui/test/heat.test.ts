@@ -18,6 +18,7 @@ const EMPTY: Burst = {
   recordings: [],
   peak: null,
   occupancy: null,
+  measured: null,
   begun: null,
   rise: 0,
   reports: 0,
@@ -85,6 +86,19 @@ test('the verdict names one flow or says that there were several', () => {
   assert.equal(
     verdict({ ...burst, rise: 0, flows: [part(0)] }),
     'No packet that filled the queue was reported.',
+  );
+});
+
+test('reports of an emptier queue name nobody', () => {
+  const burst = { ...EMPTY, begun: 1e6, peak: 3.5e6, rise: 100, occupancy: 40, flows: [part(80), part(20)] };
+  assert.match(verdict({ ...burst, measured: 80 }), /^One flow filled it/);
+  assert.equal(
+    verdict({ ...burst, measured: 81 }),
+    'The queue reached 81; the packets whose reports are stored saw at most 40. Which flows filled it is unknown.',
+  );
+  assert.equal(
+    verdict({ ...burst, occupancy: 0, measured: 0 }),
+    'The packets whose reports are stored saw an empty queue.',
   );
 });
 

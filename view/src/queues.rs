@@ -143,6 +143,9 @@ pub struct BurstView {
     /// Occupancy at that time, in the device's unit; null if the reports have none: then the peak is the longest
     /// time in the node.
     pub occupancy: Option<u64>,
+    /// Greatest occupancy in the rollups of the time, in the device's unit; null if there are none. If the stored reports reach less than half
+    /// of it, they are not those of the burst: `flows` says who used the queue, and not who filled it.
+    pub measured: Option<u64>,
     /// Time at which the queue began to fill, nanoseconds since the Unix epoch.
     pub begun: Option<u64>,
     /// Reports of packets that were in it while it filled. All counts are of the network's reports: those that were left out are included.

@@ -232,6 +232,8 @@ export type Burst = {
   flows: Array<BurstFlow>;
   /** In a console: sentences that name missing data and where to find it. */
   lacks?: Array<string>;
+  /** Greatest occupancy in the rollups of the time, in the device's unit; null if there are none. If the stored reports reach less than half of it, they are not those of the burst: `flows` says who used the queue, and not who filled it. */
+  measured: number | null;
   /** Node id, as in reports. */
   node: number;
   /** Occupancy at that time, in the device's unit; null if the reports have none: then the peak is the longest time in the node. */

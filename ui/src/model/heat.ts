@@ -1,5 +1,5 @@
 import type { Burst, Heat, HeatRow } from '../api/types';
-import { duration, metricValue, percent, plural } from '../lib/format';
+import { count, duration, metricValue, percent, plural } from '../lib/format';
 import { names } from '../lib/names';
 
 /** What a row of a heat map is about, as people read it: `leaf1 queue 3`. */
@@ -32,10 +32,22 @@ export function cellText(heat: Heat, row: HeatRow, column: number): string {
   return value === null ? 'nothing measured' : metricValue(heat.metric, value);
 }
 
+/** Whether the stored reports do not reach half of what the queue reached: they are not of the packets that filled it. */
+function isBelow(burst: Burst): boolean {
+  const { occupancy, measured } = burst;
+  return occupancy !== null && measured !== null && occupancy * 2 < measured;
+}
+
 /** Who filled the queue, in a sentence. */
 export function verdict(burst: Burst): string {
   const [first] = burst.flows;
   if (burst.peak === null || first === undefined) return '';
+  if (isBelow(burst))
+    return (
+      `The queue reached ${count(burst.measured ?? 0)}; the packets whose reports are stored saw at most ` +
+      `${count(burst.occupancy ?? 0)}. Which flows filled it is unknown.`
+    );
+  if (burst.occupancy === 0) return 'The packets whose reports are stored saw an empty queue.';
   const share = burst.rise > 0 ? first.rise / burst.rise : 0;
   const many = burst.flows.filter((flow) => flow.rise > 0).length;
   const filled = burst.begun === null ? 0 : burst.peak - burst.begun;
