@@ -381,7 +381,9 @@ fn network(text: &mut Text, detail: &Detail) {
     metrics!(text [for queue in queues.values().take(MAX_SERIES)] [
         "node" = queue.node,
         // Aggregated over all queues: the entry has no queue number.
-        "queue" = u8::try_from(queue.part).map_or_else(|_| "all".to_owned(), |number| number.to_string())
+        // Prometheus takes an empty label for one that is not there.
+        "interface" = queue.interface.map_or_else(String::new, |interface| interface.to_string()),
+        "queue" = queue.queue.map_or_else(|| "all".to_owned(), |number| number.to_string())
     ] {
         "queue_occupancy" => queue.latest, "Latest occupancy of a queue, device units.";
     });

@@ -293,6 +293,7 @@ fn node_views(spans: &NodeSpans, settings: &Settings) -> BTreeMap<u32, NodeView>
             let unit = units.get(&key.node).unwrap_or(&default_unit).clone();
             view.queues.push(QueueView {
                 queue: key.queue,
+                interface: key.interface,
                 occupancy: sum.mean(),
                 max: Some(sum.max),
                 unit,

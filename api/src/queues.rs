@@ -59,6 +59,8 @@ const MAX_PASSAGES: usize = 20_000;
 /// Maximum number of recordings in a response.
 const MAX_RECORDINGS: usize = 50;
 const MAX_PACKETS: usize = 2_000;
+/// Maximum number of a node's queues whose occupancy is read.
+const MAX_QUEUES: usize = 4_096;
 const MAX_EVENTS: usize = 5_000;
 
 /// Query parameters of `/queues`.
@@ -79,6 +81,12 @@ pub(super) const HEAT: &[Param] = &[
 pub(super) const BURST: &[Param] = &[
     NODE,
     Param::integer("queue", "Only this queue.", 0, u8::MAX as u64),
+    Param::integer(
+        "interface",
+        "Only queues of this egress interface.",
+        0,
+        u32::MAX as u64 - 1,
+    ),
     FROM,
     TO,
     Param::limit(20, 200),
@@ -200,11 +208,13 @@ pub(crate) async fn burst(
         .parse::<u32>()
         .map_err(|_| Refusal::bad_request("invalid node id; /api/v1/nodes lists them"))?;
     let queue = params.number("queue")?;
+    let interface = params.number("interface")?;
     let (from, to) = span(&params)?;
     let query = QueueQuery {
         queue: QueueFilter {
             node,
             queue,
+            interface,
             from,
             to,
             limit: MAX_PASSAGES,
@@ -228,10 +238,13 @@ pub(crate) async fn burst(
     names::look_up(&context, rows.filter_map(|row| row.passage.flow.as_ref()));
     respond(permit, move || {
         let stamp_ns = resolver.for_rows(node, &records.passages);
-        let rows = heat.rows.iter();
-        let of_queue = rows.filter(|row| query.queue.queue.is_none() || row.key.queue == query.queue.queue);
+        let QueueFilter { queue, interface, .. } = query.queue;
+        let rows = heat.rows.iter().filter(|row| {
+            (queue.is_none() || row.key.queue == queue)
+                && (interface.is_none() || row.key.interface == interface)
+        });
         BurstView {
-            measured: of_queue.map(|row| row.worst).max(),
+            measured: rows.map(|row| row.worst).max(),
             ..burst_view(&records, query.queue, &stamp_ns, &reasons, max_flows)
         }
     })
@@ -248,7 +261,7 @@ fn occupancies(filter: &QueueFilter) -> HeatFilter {
         column: width,
         interval,
         node: Some(filter.node),
-        limit: usize::from(u8::MAX) + 1,
+        limit: MAX_QUEUES,
     }
 }
 
@@ -270,10 +283,14 @@ fn missing_parts(exported: &Exported) -> Vec<String> {
         .collect()
 }
 
-fn drops(records: &QueueRecords, queue: Option<u8>, reasons: &BTreeMap<u8, String>) -> Vec<DropCount> {
+fn drops(records: &QueueRecords, filter: &QueueFilter, reasons: &BTreeMap<u8, String>) -> Vec<DropCount> {
+    let QueueFilter { queue, interface, .. } = *filter;
     let mut counts: BTreeMap<Option<u8>, u64> = BTreeMap::new();
     for drop in &records.drops {
-        if queue.is_none() || drop.queue.is_none() || drop.queue == queue {
+        // A drop that names no queue or port may be of this one.
+        let is_of_queue = queue.is_none() || drop.queue.is_none() || drop.queue == queue;
+        let is_of_port = interface.is_none() || drop.egress_if.is_none() || drop.egress_if == interface;
+        if is_of_queue && is_of_port {
             *counts.entry(drop.reason).or_default() += 1;
         }
     }
@@ -323,6 +340,7 @@ fn burst_view(
     BurstView {
         node: filter.node,
         queue: filter.queue,
+        interface: filter.interface,
         truncated: records.truncated
             || records.drops.len() >= MAX_EVENTS
             || records.changes.len() >= MAX_EVENTS,
@@ -336,7 +354,7 @@ fn burst_view(
         total_flows: burst.flows.len(),
         flows: flows.map(|part| flow_view(part, records, &clock)).collect(),
         packets: packets(&burst, passages, &clock, max_flows),
-        drops: drops(records, filter.queue, reasons),
+        drops: drops(records, &filter, reasons),
         changes: changes(records, max_flows),
         lacks: exported.map(missing_parts).unwrap_or_default(),
         collectors: exported.map_or_else(Vec::new, |data| data.collectors.clone()),

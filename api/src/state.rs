@@ -134,8 +134,8 @@ fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
         series.latest
     };
     QueueView {
-        // Aggregated over all queues of the node: the entry has no queue number.
-        queue: u8::try_from(series.part).ok(),
+        queue: series.queue,
+        interface: series.interface,
         occupancy: Some(series.latest),
         max: Some(max),
         unit: unit.to_owned(),

@@ -91,6 +91,8 @@ pub struct QueueFilter {
     pub node: u32,
     /// The queue, or `None` for all queues of the node.
     pub queue: Option<u8>,
+    /// The egress interface of the queue, or `None` for those of all interfaces.
+    pub interface: Option<u32>,
     /// Start of the span, ns since 1970.
     pub from: Nanos,
     /// End of the span (exclusive), ns since 1970.
@@ -274,13 +276,23 @@ impl Reader {
             nanos(filter.to),
             Value::Int(filter.node.into()),
         ];
-        let queue = filter.queue.map_or("", |queue| {
-            params.push(Value::Int(queue.into()));
-            " AND (queue IS NULL OR queue = ?4)"
-        });
+        let mut conditions = String::new();
+        let wanted = [
+            ("queue", filter.queue.map(u32::from)),
+            ("egress_if", filter.interface),
+        ];
+        for (column, value) in wanted {
+            if let Some(value) = value {
+                params.push(Value::Int(value.into()));
+                conditions.push_str(&format!(
+                    " AND ({column} IS NULL OR {column} = ?{})",
+                    params.len()
+                ));
+            }
+        }
         let limit = filter.limit.saturating_add(1);
         let sql = format!(
-            "SELECT {PASSAGE_COLUMNS} FROM reports WHERE ts >= ?1 AND ts < ?2 AND node = ?3{queue} ORDER BY ts LIMIT {limit}"
+            "SELECT {PASSAGE_COLUMNS} FROM reports WHERE ts >= ?1 AND ts < ?2 AND node = ?3{conditions} ORDER BY ts LIMIT {limit}"
         );
         let options = unlimited(filter.from, filter.to, params);
         let mut rows = self.with_retry(|| {

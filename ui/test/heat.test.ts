@@ -15,6 +15,7 @@ const row = (queue: number | null, worst: number, values: (number | null)[]): He
 const EMPTY: Burst = {
   node: 101,
   queue: 0,
+  interface: null,
   recordings: [],
   peak: null,
   occupancy: null,
@@ -62,6 +63,8 @@ const recording = (every: number, late: boolean): Burst['recordings'][number] =>
 test('a row is named, and has a key for addresses', () => {
   assert.deepEqual([row(3, 1, []), row(null, 1, [])].map(rowName), ['101 queue 3', '101']);
   assert.deepEqual([row(3, 1, []), row(null, 1, [])].map(rowKey), ['101.3', '101']);
+  const ofPort = { ...row(3, 1, []), interface: 7 };
+  assert.deepEqual([rowName(ofPort), rowKey(ofPort)], ['101 interface 7 queue 3', '101.3.7']);
 });
 
 test('colours follow the square root; nothing measured has none', () => {

@@ -87,6 +87,7 @@ test('groups have the names that there are', () => {
   assert.equal(name(['src', 'dport'], '10.0.0.1', '443'), 'web · 443');
   assert.equal(name(['path'], '101>?>7'), 'leaf1 › ? › 7');
   assert.equal(name(['queue', 'interface'], '101.5', '101/3'), 'leaf1 queue 5 · leaf1 Ethernet3');
+  assert.equal(name(['queue'], '101/3.5'), 'leaf1 interface Ethernet3 queue 5');
   assert.equal(name(['node', 'rule'], null, 'too slow'), 'unknown · too slow');
 });
 

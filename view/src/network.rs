@@ -120,6 +120,8 @@ pub struct Spread {
 pub struct QueueView {
     /// Queue id, or null for all queues of the node, as in summaries.
     pub queue: Option<u8>,
+    /// Egress interface of the queue, or null if the reports have none.
+    pub interface: Option<u32>,
     /// Last occupancy, in the unit of the device.
     pub occupancy: Option<u64>,
     /// Largest occupancy, in the unit of the device.

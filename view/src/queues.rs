@@ -135,6 +135,8 @@ pub struct BurstView {
     pub node: u32,
     /// Queue id, or null for all queues of the node.
     pub queue: Option<u8>,
+    /// Egress interface of the queue, or null for all.
+    pub interface: Option<u32>,
     /// The recordings that cover a part of the time. If empty, there are only the other reports in the store.
     pub recordings: Vec<RecordingView>,
     /// Time at which the queue was fullest, nanoseconds since the Unix epoch; null if no report of the time is

@@ -37,7 +37,7 @@ pub(super) struct Findings {
     /// Ids of flows beyond `max_flows`.
     excess_ids: HashSet<u64>,
     /// Values per metric, node and queue or interface.
-    extremes: BTreeMap<(Metric, Option<u32>, Option<u32>), Extremes>,
+    extremes: BTreeMap<(Metric, Option<u32>, Place), Extremes>,
     /// Limits on `extremes` and `drops`: [`MAX_SERIES`] and [`MAX_DROP_PLACES`], except in tests.
     max_series: usize,
     max_drop_places: usize,
@@ -61,6 +61,15 @@ pub(super) struct Findings {
 
 /// The node and the reason of drops.
 pub(super) type DropPlace = (Option<u32>, Option<u8>);
+
+/// The place in a node at which values were measured; both `None` for the node itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(super) struct Place {
+    /// The egress interface of a link; of a queue, if its packets carry one.
+    pub(super) interface: Option<u32>,
+    /// The queue.
+    pub(super) queue: Option<u8>,
+}
 
 /// Latest state of a flow.
 #[derive(Clone, PartialEq, Debug)]
@@ -210,16 +219,17 @@ impl Findings {
         (self.drops.len(), most(&self.drops, limit))
     }
 
-    /// Returns (queue or interface, extremes) of one metric of one node.
+    /// Returns the extremes of one metric of one node, by queue or interface.
     pub(super) fn extremes_of(
         &self,
         metric: Metric,
         node: Option<u32>,
-    ) -> impl Iterator<Item = (Option<u32>, &Extremes)> {
-        let range = (metric, node, None)..=(metric, node, Some(u32::MAX));
+    ) -> impl Iterator<Item = (Place, &Extremes)> {
+        let range = (metric, node, Place::default())..;
         self.extremes
             .range(range)
-            .map(|((_, _, part), extremes)| (*part, extremes))
+            .take_while(move |((of_metric, of_node, _), _)| (*of_metric, *of_node) == (metric, node))
+            .map(|((_, _, place), extremes)| (*place, extremes))
     }
 
     /// Returns the name of a drop reason, or its number if there is none or the profiles do not agree on it.
@@ -251,7 +261,10 @@ impl Output for Findings {
         if rollup.interval != 1 || rollup.flow.is_some() {
             return;
         }
-        let part = rollup.queue.map(u32::from).or(rollup.interface);
+        let place = Place {
+            interface: rollup.interface,
+            queue: rollup.queue,
+        };
         let none = Extremes {
             count: 0,
             min: u64::MAX,
@@ -259,7 +272,7 @@ impl Output for Findings {
             sum: 0,
         };
         let has_room = self.extremes.len() < self.max_series;
-        let extremes = match self.extremes.entry((rollup.metric, rollup.node, part)) {
+        let extremes = match self.extremes.entry((rollup.metric, rollup.node, place)) {
             Entry::Vacant(_) if !has_room => {
                 self.values_left_out += rollup.count;
                 return;
@@ -513,7 +526,10 @@ mod tests {
         assert_eq!(
             found,
             [(
-                Some(0),
+                Place {
+                    interface: None,
+                    queue: Some(0)
+                },
                 &Extremes {
                     count: 4,
                     min: 1,

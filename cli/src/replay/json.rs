@@ -206,8 +206,8 @@ fn write_node(o: &mut Object<'_>, summary: &Summary<'_>, node: Option<u32>) {
     o.objects(
         "queues",
         findings.extremes_of(Metric::QueueOccupancy, node),
-        |(queue, values), o| {
-            o.field("queue", queue);
+        |(place, values), o| {
+            o.field("queue", place.queue).field("interface", place.interface);
             extremes(o, values);
             o.field("unit", findings.queue_unit(node));
         },
@@ -215,8 +215,8 @@ fn write_node(o: &mut Object<'_>, summary: &Summary<'_>, node: Option<u32>) {
     o.objects(
         "links",
         findings.extremes_of(Metric::LinkUtilization, node),
-        |(interface, values), o| {
-            o.field("interface", interface);
+        |(place, values), o| {
+            o.field("interface", place.interface);
             extremes(o, values);
         },
     );

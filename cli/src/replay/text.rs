@@ -252,17 +252,17 @@ fn nodes(summary: &Summary<'_>) -> String {
             Metric::QueueCongestion,
             Metric::LinkUtilization,
         ] {
-            for (part, extremes) in findings.extremes_of(metric, node) {
+            for (place, extremes) in findings.extremes_of(metric, node) {
                 let name = node.map_or("?".into(), |node| summary.names.node(node));
-                let subject = match (metric, part) {
-                    (Metric::QueueOccupancy | Metric::QueueCongestion, Some(queue)) => {
-                        format!("queue {queue}")
-                    }
-                    (Metric::LinkUtilization, Some(interface)) => {
-                        format!("interface {}", summary.names.interface(node, interface))
-                    }
-                    _ => String::new(),
-                };
+                let queue = place.queue.map(|queue| format!("queue {queue}"));
+                let interface = place
+                    .interface
+                    .map(|interface| format!("interface {}", summary.names.interface(node, interface)));
+                let subject = [interface, queue]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join(" ");
                 table.row(row(name, metric, subject, extremes, findings.queue_unit(node)));
             }
         }

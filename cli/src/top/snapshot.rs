@@ -314,7 +314,11 @@ impl Snapshot {
                 nanos_or_dash(latency.p99),
                 nanos_or_dash(latency.max),
                 queue.as_ref().map_or("-".into(), |queue| {
-                    queue.queue.map_or("all".into(), |id| id.to_string())
+                    let id = queue.queue.map_or("all".into(), |id| id.to_string());
+                    match queue.interface {
+                        Some(interface) => format!("{interface}.{id}"),
+                        None => id,
+                    }
                 }),
                 count_or_dash(queue.as_ref().and_then(|queue| queue.occupancy)),
                 count_or_dash(queue.as_ref().and_then(|queue| queue.max)),

@@ -97,10 +97,12 @@ fn concerns(event: &Event, report: &Report<'_>) -> bool {
         return report.node_id == Some(node);
     }
     hops.any(|hop| {
-        // If a hop names no queue, it may be the event's queue.
-        let is_other_queue = event
-            .queue
-            .is_some_and(|queue| hop.queue_id.is_some_and(|id| id != queue));
+        // If a hop names no queue or no port, it may be the event's queue.
+        let is_other_queue = event.queue.is_some_and(|queue| {
+            let egress = hop.egress_if.map(u32::from).or(hop.l2_egress_if);
+            let is_other_port = event.interface.is_some() && egress.is_some() && egress != event.interface;
+            is_other_port || hop.queue_id.is_some_and(|id| id != queue)
+        });
         hop.node_id.or(report.node_id) == Some(node) && !is_other_queue
     })
 }

@@ -207,17 +207,36 @@ impl Windows {
 
 impl Trigger {
     /// Returns the subject of the event. Two events with the same subject share one recording.
-    fn subject(&self) -> (Option<u32>, Option<u8>, Option<FlowKey>, Option<Metric>, Kind) {
+    fn subject(&self) -> Subject {
         let Event {
             node,
+            interface,
             queue,
             flow,
             metric,
             kind,
             ..
         } = self.event;
-        (node, queue, flow, metric, kind)
+        Subject {
+            node,
+            interface,
+            queue,
+            flow,
+            metric,
+            kind,
+        }
     }
+}
+
+/// The kind of an event, and what it is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Subject {
+    node: Option<u32>,
+    interface: Option<u32>,
+    queue: Option<u8>,
+    flow: Option<FlowKey>,
+    metric: Option<Metric>,
+    kind: Kind,
 }
 
 #[cfg(test)]

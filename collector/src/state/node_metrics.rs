@@ -224,7 +224,7 @@ impl NodeMetrics {
                 state.queue_slot = NO_SLOT;
             }
             if self.queues.add(state.queue_slot, occupancy) {
-                let key = Key::new(reading.node, queue);
+                let key = Key::of_queue(reading.node, queue, reading.egress());
                 examine(
                     &mut self.queues,
                     &mut self.sketches,
@@ -248,7 +248,7 @@ impl NodeMetrics {
     fn update_congestion(&mut self, reading: &Reading, emitter: &mut Emitter<'_>) {
         let queue = reading.congestion >> 24;
         let level = u64::from(reading.congestion & 0x00ff_ffff);
-        let key = Key::new(reading.node, queue);
+        let key = Key::of_queue(reading.node, queue, reading.egress());
         examine(
             &mut self.congestion,
             &mut self.sketches,
@@ -265,7 +265,9 @@ impl HopState {
     #[cold]
     #[inline(never)]
     fn reroute(&mut self, reading: &Reading) {
-        (self.link, self.link_slot) = (reading.link, NO_SLOT);
+        self.link = reading.link;
+        // The egress interface belongs to the key of a queue, too.
+        (self.link_slot, self.queue_slot) = (NO_SLOT, NO_SLOT);
     }
 }
 
@@ -347,12 +349,14 @@ impl NodeMetrics {
             nodes.add_silently(&mut state.node_slot, key, hop.latency, sketches);
         }
         if (state.link, values.level_2()) != (hop.link, hop.level_2) {
-            (state.link, state.link_slot) = (hop.link, NO_SLOT);
+            state.link = hop.link;
+            (state.link_slot, state.queue_slot) = (NO_SLOT, NO_SLOT);
         }
+        let egress = egress(hop.link, hop.level_2);
         let utilization = Some(hop.utilization).filter(|utilization| *utilization != NO_VALUE);
         values.update(utilization, hop.congestion, hop.level_2);
         if hop.utilization != NO_VALUE {
-            let key = Key::new(hop.node, egress(hop.link, hop.level_2));
+            let key = Key::new(hop.node, egress);
             links.add_silently(&mut state.link_slot, key, hop.utilization, sketches);
         }
         if hop.queue != ABSENT {
@@ -361,7 +365,7 @@ impl NodeMetrics {
                 state.queue_slot = NO_SLOT;
             }
             state.queue = hop.queue;
-            let key = Key::new(hop.node, queue);
+            let key = Key::of_queue(hop.node, queue, egress);
             queues.add_silently(
                 &mut state.queue_slot,
                 key,
@@ -370,7 +374,7 @@ impl NodeMetrics {
             );
         }
         if hop.congestion != ABSENT {
-            let key = Key::new(hop.node, hop.congestion >> 24);
+            let key = Key::of_queue(hop.node, hop.congestion >> 24, egress);
             congestion.add_silently(
                 &mut { NO_SLOT },
                 key,

@@ -49,6 +49,11 @@ const NEWCOMER_TIMEOUT: u32 = 5;
 /// Part of a node for queue values that name no queue.
 pub(crate) const ALL_QUEUES: u32 = 0x100;
 
+/// Bits of a queue's key that hold the queue ID or [`ALL_QUEUES`]; the bits above hold the egress interface.
+const QUEUE_BITS: u32 = 9;
+/// Greatest egress interface that fits into a queue's key.
+const MAX_QUEUE_PORT: u32 = (1 << (32 - QUEUE_BITS)) - 2;
+
 /// A node, and its queue or interface (0 for the node itself).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
@@ -64,12 +69,27 @@ impl Key {
         Self { node, part }
     }
 
+    /// Creates the key of a queue. Queue IDs may be unique within a port only (bmv2, fabric-tna), so the egress interface belongs to
+    /// the key if the packet carries one that fits. `queue` may be [`ALL_QUEUES`], and `egress` [`ABSENT`](crate::decode::ABSENT).
+    #[inline(always)]
+    pub(crate) const fn of_queue(node: u32, queue: u32, egress: u32) -> Self {
+        let port = if egress <= MAX_QUEUE_PORT { egress + 1 } else { 0 };
+        Self::new(node, queue | port << QUEUE_BITS)
+    }
+
     /// Returns the ids of a series of `metric`.
     pub(crate) fn ids(self, metric: Metric) -> Ids {
         let node = present(self.node);
         match metric {
             Metric::LinkUtilization => (node, present(self.part), None),
-            Metric::QueueOccupancy | Metric::QueueCongestion => (node, None, u8::try_from(self.part).ok()),
+            Metric::QueueOccupancy | Metric::QueueCongestion => {
+                let queue = self.part & ((1 << QUEUE_BITS) - 1);
+                (
+                    node,
+                    (self.part >> QUEUE_BITS).checked_sub(1),
+                    u8::try_from(queue).ok(),
+                )
+            }
             _ => (node, None, None),
         }
     }
@@ -150,8 +170,13 @@ pub(crate) enum Change {
 pub struct SeriesView {
     /// The ID of the node.
     pub node: u32,
-    /// The queue or interface; 0 for the node itself.
+    /// Identifies the series among those of the node and metric: the interface of a link, 0 for the node itself; a queue has its ID and
+    /// the egress interface in it.
     pub part: u32,
+    /// The egress interface of a link; of a queue, if its packets carry one.
+    pub interface: Option<u32>,
+    /// The queue, or `None` for the node itself, for a link, and for all queues of a node as in summaries.
+    pub queue: Option<u8>,
     /// Latest value, in the metric's unit; invalid if `values` is 0.
     pub latest: u64,
     /// Number of plausible values so far.
@@ -587,15 +612,20 @@ impl Series {
         hot.iter()
             .zip(cold)
             .filter(|(_, cold)| cold.used)
-            .map(|(hot, cold)| SeriesView {
-                node: hot.key.node,
-                part: hot.key.part,
-                latest: hot.latest,
-                values: values(hot, cold),
-                implausible: cold.implausible,
-                last: cold.last,
-                idle: cold.idle,
-                profile: cold.profile,
+            .map(|(hot, cold)| {
+                let (_, interface, queue) = self.ids(hot.key);
+                SeriesView {
+                    node: hot.key.node,
+                    part: hot.key.part,
+                    interface,
+                    queue,
+                    latest: hot.latest,
+                    values: values(hot, cold),
+                    implausible: cold.implausible,
+                    last: cold.last,
+                    idle: cold.idle,
+                    profile: cold.profile,
+                }
             })
     }
 

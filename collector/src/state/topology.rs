@@ -81,7 +81,7 @@ struct LinkTotals {
     last_seen: Nanos,
     egress_if: u32,
     ingress_if: u32,
-    /// Queue id, or [`ABSENT`].
+    /// Part of the queue's [`Key`], or [`ABSENT`].
     queue: u32,
 }
 
@@ -316,7 +316,7 @@ impl Topology {
                 link.queue = if states[index].queue == ABSENT {
                     ABSENT
                 } else {
-                    states[index].queue >> 24
+                    Key::of_queue(ends.0, states[index].queue >> 24, link.egress_if).part
                 };
             }
         }

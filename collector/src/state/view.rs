@@ -87,9 +87,9 @@ impl<'a> FlowView<'a> {
 }
 
 /// Returns the latest value in a slot, or `None` if the slot was reassigned to another key since the flow's last report.
-fn latest_in(series: &Series, slot: u32, node: u32, part: u32) -> Option<LatestView> {
+fn latest_in(series: &Series, slot: u32, expected: Key) -> Option<LatestView> {
     let (key, latest) = series.latest(slot)?;
-    (key == Key { node, part }).then_some(latest)
+    (key == expected).then_some(latest)
 }
 
 impl State {
@@ -109,8 +109,12 @@ impl State {
             queue_occupancy: queue.map(|queue| u64::from(queue & 0x00ff_ffff)),
             queue_congestion: values.congestion(),
             link_utilization: values.utilization(),
-            queue_latest: latest_in(&self.metrics.queues, hop.queue_slot, hop.node, hop.queue >> 24),
-            link_latest: latest_in(&self.metrics.links, hop.link_slot, hop.node, egress),
+            queue_latest: latest_in(
+                &self.metrics.queues,
+                hop.queue_slot,
+                Key::of_queue(hop.node, hop.queue >> 24, egress),
+            ),
+            link_latest: latest_in(&self.metrics.links, hop.link_slot, Key::new(hop.node, egress)),
         }
     }
 

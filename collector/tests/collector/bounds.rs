@@ -387,10 +387,10 @@ fn a_reassigned_slot_is_not_written_to() {
     let mut queues: Vec<_> = bench
         .collector
         .queues()
-        .map(|view| (view.node, view.part, view.latest, view.values))
+        .map(|view| (view.node, view.queue, view.latest, view.values))
         .collect();
     queues.sort_unstable();
-    assert_eq!(queues, [(9, 7, 77, 1), (9, 8, 88, 1)]);
+    assert_eq!(queues, [(9, Some(7), 77, 1), (9, Some(8), 88, 1)]);
 }
 
 #[test]

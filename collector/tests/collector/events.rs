@@ -31,13 +31,13 @@ fn a_new_flow_reports_its_path_its_latency_and_every_key() {
         "new flow_path flow=1 3 path=1>2>3\n\
          new hop_latency flow=1 node=1 1000\n\
          new link_utilization node=1 if=2 500\n\
-         new queue_occupancy node=1 queue=0 10\n\
+         new queue_occupancy node=1 if=2 queue=0 10\n\
          new hop_latency flow=1 node=2 1000\n\
          new link_utilization node=2 if=2 500\n\
-         new queue_occupancy node=2 queue=0 10\n\
+         new queue_occupancy node=2 if=2 queue=0 10\n\
          new hop_latency flow=1 node=3 1000\n\
          new link_utilization node=3 if=2 500\n\
-         new queue_occupancy node=3 queue=0 10\n\
+         new queue_occupancy node=3 if=2 queue=0 10\n\
          new flow_latency flow=1 3000 HopSum\n"
     );
     bench.send(&Sent::default());
@@ -94,7 +94,7 @@ fn queues_and_links_are_reported_for_their_own_keys() {
     });
     let collected = bench.collected();
     assert!(
-        collected.contains("change queue_occupancy node=2 queue=0 10->30\n"),
+        collected.contains("change queue_occupancy node=2 if=2 queue=0 10->30\n"),
         "{collected}"
     );
 }
@@ -105,18 +105,32 @@ fn each_key_is_reported_once() {
     bench.send(&middle(|hop| hop.queue = Some((0, 16))));
     assert_eq!(
         bench.collected(),
-        "change queue_occupancy node=2 queue=0 10->16\n"
+        "change queue_occupancy node=2 if=2 queue=0 10->16\n"
     );
     bench.send(&middle(|hop| hop.queue = Some((4, 16))));
-    assert_eq!(bench.collected(), "new queue_occupancy node=2 queue=4 16\n");
+    assert_eq!(bench.collected(), "new queue_occupancy node=2 if=2 queue=4 16\n");
     bench.send(&middle(|hop| hop.utilization = Some(700)));
     // Back in queue 0, whose last reported value is 16.
     assert_eq!(
         bench.collected(),
-        "change link_utilization node=2 if=2 500->700\nchange queue_occupancy node=2 queue=0 16->10\n"
+        "change link_utilization node=2 if=2 500->700\nchange queue_occupancy node=2 if=2 queue=0 16->10\n"
     );
     bench.send(&middle(|hop| hop.ports = (1, 9)));
-    assert_eq!(bench.collected(), "new link_utilization node=2 if=9 500\n");
+    // Queue 0 of another port is another queue: ids may be unique within a port only.
+    assert_eq!(
+        bench.collected(),
+        "new link_utilization node=2 if=9 500\nnew queue_occupancy node=2 if=9 queue=0 10\n"
+    );
+    bench.send(&middle(|hop| (hop.ports, hop.queue) = ((1, 9), Some((0, 90)))));
+    assert_eq!(
+        bench.collected(),
+        "change queue_occupancy node=2 if=9 queue=0 10->90\n"
+    );
+    bench.send(&middle(|hop| hop.queue = Some((0, 11))));
+    assert_eq!(
+        bench.collected(),
+        "change link_utilization node=2 if=2 700->500\n"
+    );
 }
 
 #[test]
@@ -141,7 +155,7 @@ fn a_path_change_is_reported_with_what_is_new_on_it() {
         "path_change flow_path flow=1 3->3 path=1>9>3\n\
          new hop_latency flow=1 node=9 1000\n\
          new link_utilization node=9 if=2 500\n\
-         new queue_occupancy node=9 queue=0 10\n"
+         new queue_occupancy node=9 if=2 queue=0 10\n"
     );
     bench.send(&Sent {
         hops: vec![node(1), node(3)],
@@ -494,7 +508,7 @@ fn a_silent_flow_and_its_keys_expire_once() {
     for node in 1..=3 {
         expected.push(format!("expired hop_latency node={node} 1000"));
         expected.push(format!("expired link_utilization node={node} if=2 500"));
-        expected.push(format!("expired queue_occupancy node={node} queue=0 10"));
+        expected.push(format!("expired queue_occupancy node={node} if=2 queue=0 10"));
     }
     expected.sort();
     assert_eq!(collected, expected);
@@ -706,7 +720,7 @@ fn a_queue_report_counts_for_its_queues_and_sets_no_path() {
         ..Sent::default()
     };
     let both = Flags(Flags::QUEUE.0 | Flags::FLOW.0);
-    let queue = "change queue_occupancy node=2 queue=0 10->900";
+    let queue = "change queue_occupancy node=2 if=2 queue=0 10->900";
     for flags in [Flags::QUEUE, both] {
         let mut bench = warm();
         bench
@@ -971,7 +985,7 @@ fn units_are_those_of_the_senders_profile() {
     for line in [
         "new hop_latency flow=1 node=1 1000000\n",
         "new link_utilization node=1 if=2 5000000\n",
-        "new queue_occupancy node=1 queue=0 10\n",
+        "new queue_occupancy node=1 if=2 queue=0 10\n",
         "new hop_latency flow=2 node=8 1000\n",
         "new link_utilization node=8 if=2 500\n",
     ] {

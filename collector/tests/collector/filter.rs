@@ -581,18 +581,23 @@ fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed
             .collector
             .apply_suppressed(&suppressed(3, START), &mut bench.log)
     );
+    let queue_part = bench
+        .collector
+        .queues()
+        .map(|queue| queue.part)
+        .next()
+        .expect("a queue");
     let key = SuppressedKey {
         metric: Metric::QueueOccupancy,
         node: 1,
-        part: 0,
+        part: queue_part,
         value: 12,
     };
     assert!(bench.collector.apply_suppressed_key(&key));
-    assert!(
-        !bench
-            .collector
-            .apply_suppressed_key(&SuppressedKey { part: 9, ..key })
-    );
+    assert!(!bench.collector.apply_suppressed_key(&SuppressedKey {
+        part: 9 + queue_part,
+        ..key
+    }));
     bench.collected();
     // The first flow continues, suppressed by the filter.
     for _ in 0..20 {
@@ -633,7 +638,7 @@ fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed
         removed,
         [
             Removed::Flow(testkit::reports::flow(2, false)),
-            gone(Metric::QueueOccupancy, 0),
+            gone(Metric::QueueOccupancy, queue_part),
             gone(Metric::LinkUtilization, 2)
         ]
     );
@@ -643,7 +648,7 @@ fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed
         lines,
         [
             "expired flow_path flow=2 1 path=1",
-            "expired queue_occupancy node=1 queue=0 12",
+            "expired queue_occupancy node=1 if=2 queue=0 12",
             "expired link_utilization node=1 if=2 500"
         ]
     );

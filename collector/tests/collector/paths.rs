@@ -249,7 +249,7 @@ fn the_hops_of_a_report_that_lacks_hops_are_used() {
             values,
             [
                 "change hop_latency flow=1 node=3 1000->9000",
-                "change queue_occupancy node=3 queue=0 10->900"
+                "change queue_occupancy node=3 if=2 queue=0 10->900"
             ]
         );
         let view = view(&bench, 1);

@@ -39,7 +39,7 @@ fn a_replica_has_values_of_nodes_and_leaves_its_flow_alone() {
     let events = bench.collected();
     assert!(events.lines().all(|line| !line.contains("flow")), "{events}");
     assert!(
-        events.contains("new queue_occupancy node=4 queue=3 700"),
+        events.contains("new queue_occupancy node=4 if=2 queue=3 700"),
         "{events}"
     );
     let view = bench.collector.flow(&flow(1, false)).unwrap();

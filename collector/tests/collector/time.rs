@@ -74,7 +74,7 @@ impl Totals {
             total += latency;
             self.add_value(&(2, None, node, None, None, 0, 0), &[1, 60], now, latency);
             self.add_value(
-                &(3, None, node, None, Some(queue), 0, 0),
+                &(3, None, node, Some(2), Some(queue), 0, 0),
                 &[1, 60],
                 now,
                 occupancy.into(),

@@ -98,10 +98,10 @@ fn values_missing_from_the_latest_packet_are_not_taken_from_earlier_ones() {
     let mut queues: Vec<_> = bench
         .collector
         .queues()
-        .map(|queue| (queue.part, queue.latest))
+        .map(|queue| (queue.interface, queue.queue, queue.latest))
         .collect();
     queues.sort_unstable();
-    assert_eq!(queues, [(3, 900), (255, 7)]);
+    assert_eq!(queues, [(Some(2), Some(3), 900), (Some(2), Some(255), 7)]);
     assert_eq!(
         (hop(&bench, 1).queue, hop(&bench, 1).queue_occupancy),
         (Some(255), Some(7))

@@ -165,11 +165,14 @@ struct FlowState {
     firing: Option<Option<usize>>,
 }
 
+/// A queue of a node: its egress interface, if its packets carry one, and its ID.
+type QueueOfNode = (Option<u32>, Option<u8>);
+
 /// The state of a node: the latest values of its queues and links.
 #[derive(Debug, Default)]
 struct NodeLevels {
-    occupancy: BTreeMap<Option<u8>, Level>,
-    congestion: BTreeMap<Option<u8>, Level>,
+    occupancy: BTreeMap<QueueOfNode, Level>,
+    congestion: BTreeMap<QueueOfNode, Level>,
     utilization: BTreeMap<Option<u32>, Level>,
 }
 
@@ -287,9 +290,10 @@ impl Trial {
         if value.is_none() && event.kind != Kind::Expired {
             return;
         }
+        let queue = (event.interface, event.queue);
         match metric {
-            Metric::QueueOccupancy => set_level(&mut levels.occupancy, event.queue, level),
-            Metric::QueueCongestion => set_level(&mut levels.congestion, event.queue, level),
+            Metric::QueueOccupancy => set_level(&mut levels.occupancy, queue, level),
+            Metric::QueueCongestion => set_level(&mut levels.congestion, queue, level),
             Metric::LinkUtilization => set_level(&mut levels.utilization, event.interface, level),
             Metric::FlowPath | Metric::FlowLatency | Metric::HopLatency => return,
         }

@@ -481,6 +481,8 @@ mod tests {
         let series = |node, idle, latest, values, last| SeriesView {
             node,
             part: 0,
+            interface: None,
+            queue: None,
             latest,
             values,
             implausible: 0,

@@ -83,8 +83,8 @@ pub enum Part {
     Node(u32),
     /// A link from one node to another.
     Link(u32, u32),
-    /// A queue of a node.
-    Queue(u32, Option<u8>),
+    /// A queue of a node, with its egress interface if that is known.
+    Queue(u32, Option<u32>, Option<u8>),
     /// An interface of a node.
     Interface(u32, u32),
     /// The name of a kind or a metric.
@@ -168,7 +168,7 @@ impl Dimension {
             Self::Path if !event.path.is_empty() => Part::Path(event.path.clone()),
             Self::Node => event.node.map_or(Part::Unknown, Part::Node),
             Self::Queue => match (event.node, event.queue) {
-                (Some(node), Some(queue)) => Part::Queue(node, Some(queue)),
+                (Some(node), Some(queue)) => Part::Queue(node, event.interface, Some(queue)),
                 _ => Part::Unknown,
             },
             Self::Interface => match (event.node, event.interface) {
@@ -191,7 +191,7 @@ impl Dimension {
     pub(super) fn series_parts(self, key: &SeriesKey, context: PartContext<'_>) -> Vec<Part> {
         let part = match self {
             Self::Node => Part::Node(key.node),
-            Self::Queue => Part::Queue(key.node, key.queue),
+            Self::Queue => Part::Queue(key.node, key.interface, key.queue),
             Self::Interface => key
                 .interface
                 .map_or(Part::Unknown, |interface| Part::Interface(key.node, interface)),
@@ -230,8 +230,11 @@ impl Dimension {
             Part::Path(path) if path.len() > MAX_PATTERN_NODES || path.contains(&u32::MAX) => return None,
             Part::Path(path) => format!("path ~ {part} and hops == {}", path.len()),
             Part::Link(from, to) => format!("path ~ {from}>{to}"),
-            Part::Queue(node, None) => format!("node == {node}"),
-            Part::Queue(node, Some(queue)) => format!("node == {node} and queue == {queue}"),
+            Part::Queue(node, _, None) => format!("node == {node}"),
+            Part::Queue(node, None, Some(queue)) => format!("node == {node} and queue == {queue}"),
+            Part::Queue(node, Some(interface), Some(queue)) => {
+                format!("node == {node} and interface == {interface} and queue == {queue}")
+            }
             Part::Interface(node, interface) => format!("node == {node} and interface == {interface}"),
         })
     }
@@ -252,9 +255,10 @@ impl fmt::Display for Part {
             Self::Proto(number) => write!(f, "{number}"),
             Self::Flow(text) | Self::Text(text) => f.write_str(text),
             Self::Path(path) => write_path(path, f),
-            Self::Node(node) | Self::Queue(node, None) => write!(f, "{node}"),
+            Self::Node(node) | Self::Queue(node, _, None) => write!(f, "{node}"),
             Self::Link(from, to) => write!(f, "{from}>{to}"),
-            Self::Queue(node, Some(queue)) => write!(f, "{node}.{queue}"),
+            Self::Queue(node, None, Some(queue)) => write!(f, "{node}.{queue}"),
+            Self::Queue(node, Some(interface), Some(queue)) => write!(f, "{node}/{interface}.{queue}"),
             Self::Interface(node, interface) => write!(f, "{node}/{interface}"),
             Self::Word(word) => f.write_str(word),
         }

@@ -380,16 +380,18 @@ fn a_group_has_a_filter_that_selects_it_alone() {
         let filter = Filter::parse(&text, View::Events, &|_| None).unwrap();
         assert!(filter.matches(&crate::facts::from_group(&event)), "{text}");
     }
-    let key = SeriesKey {
-        metric: Metric::QueueOccupancy as u8,
-        node: 3,
-        interface: None,
-        queue: Some(2),
-    };
-    assert_eq!(
-        Dimension::Queue.series_parts(&key, context),
-        [Part::Queue(3, Some(2))]
-    );
+    // Queue ids may be unique within a port only.
+    for (interface, text) in [(None, "3.2"), (Some(7), "3/7.2")] {
+        let key = SeriesKey {
+            metric: Metric::QueueOccupancy as u8,
+            node: 3,
+            interface,
+            queue: Some(2),
+        };
+        let parts = Dimension::Queue.series_parts(&key, context);
+        assert_eq!(parts, [Part::Queue(3, interface, Some(2))]);
+        assert_eq!(parts[0].to_string(), text);
+    }
 }
 
 fn prefix_text(v4: u8, v6: u8, flow: &FlowKey) -> String {

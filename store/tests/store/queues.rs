@@ -299,6 +299,7 @@ fn packets_of_a_queue_come_in_the_order_of_time() {
     let filter = QueueFilter {
         node: 102,
         queue: Some(1),
+        interface: None,
         from: START,
         to: START + 9,
         limit: 3,

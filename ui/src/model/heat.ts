@@ -2,17 +2,18 @@ import type { Burst, Heat, HeatRow } from '../api/types';
 import { count, duration, metricValue, percent, plural } from '../lib/format';
 import { names } from '../lib/names';
 
-/** What a row of a heat map is about, as people read it: `leaf1 queue 3`. */
+/** What a row of a heat map is about, as people read it: `leaf1 interface eth2 queue 3`. */
 export function rowName(row: Pick<HeatRow, 'node' | 'queue' | 'interface'>): string {
   const node = row.node === null ? '?' : names.node(row.node);
-  if (row.queue !== null) return `${node} queue ${row.queue}`;
-  if (row.interface !== null) return `${node} ${names.interface(row.node, row.interface)}`;
-  return node;
+  const port = row.interface === null ? '' : names.interface(row.node, row.interface);
+  if (row.queue === null) return port === '' ? node : `${node} ${port}`;
+  return port === '' ? `${node} queue ${row.queue}` : `${node} interface ${port} queue ${row.queue}`;
 }
 
-/** `node.queue` or `node`, for addresses. */
-export function rowKey(row: Pick<HeatRow, 'node' | 'queue'>): string {
-  return row.queue === null ? `${row.node}` : `${row.node}.${row.queue}`;
+/** `node`, `node.queue` or `node.queue.interface`, for addresses. */
+export function rowKey(row: Pick<HeatRow, 'node' | 'queue' | 'interface'>): string {
+  if (row.queue === null) return `${row.node}`;
+  return row.interface === null ? `${row.node}.${row.queue}` : `${row.node}.${row.queue}.${row.interface}`;
 }
 
 /** 0 to 1: the square root of the share of the greatest value: a tenth of it is not the same colour as nothing. */

@@ -81,8 +81,11 @@ export function partName(dimension: string, part: string | null): string {
   if (dimension === 'node') return node(part);
   if (dimension === 'link' || dimension === 'path') return part.split('>').map(node).join(' › ');
   if (dimension === 'queue') {
-    const [id = '', queue] = part.split('.');
-    return queue === undefined ? node(id) : `${node(id)} queue ${queue}`;
+    const [place = '', queue] = part.split('.');
+    const [id = '', port] = place.split('/');
+    const of =
+      port === undefined ? node(id) : `${node(id)} interface ${names.interface(Number(id), Number(port))}`;
+    return queue === undefined ? of : `${of} queue ${queue}`;
   }
   if (dimension === 'interface') {
     const [id = '', number = ''] = part.split('/');

@@ -10,7 +10,7 @@ import type { Sheet } from '../lib/sheet';
 import { LiveTable, type CellView } from '../lib/table';
 import { live } from '../live';
 import type { Asked as Request } from '../model/copies';
-import { doubts, verdict } from '../model/heat';
+import { doubts, rowName, verdict } from '../model/heat';
 import { watchQueue } from '../model/watch';
 import { link } from '../router';
 import { session } from '../session';
@@ -27,6 +27,8 @@ export interface Asked {
   node: string;
   /** Empty: all queues of the node. */
   queue: string;
+  /** The egress interface. Empty: all of them. */
+  port: string;
   /** ms. */
   from: number;
   to: number;
@@ -115,7 +117,11 @@ export function burstPanel(close: () => void): BurstPanel {
       control = new AbortController();
       show(element, true);
       shown = { asked, burst: null };
-      const where = `${names.node(Number(asked.node))}${asked.queue === '' ? '' : ` queue ${asked.queue}`}`;
+      const where = rowName({
+        node: Number(asked.node),
+        queue: asked.queue === '' ? null : Number(asked.queue),
+        interface: asked.port === '' ? null : Number(asked.port),
+      });
       setText(title, `${where}, ${dateTime(asked.from * 1e6).slice(0, 19)}`);
       title.title = bothTimes(asked.from * 1e6);
       watch.setAttribute(
@@ -162,9 +168,12 @@ export function burstPanel(close: () => void): BurstPanel {
   };
 }
 
-function requestOf({ node, queue, from, to }: Asked): Request {
+function requestOf({ node, queue, port, from, to }: Asked): Request {
   const time = (ms: number): string => `${BigInt(ms) * 1_000_000n}`;
-  return { path: `queues/${node}`, params: { queue, from: time(from), to: time(to), limit: MAX_FLOWS } };
+  return {
+    path: `queues/${node}`,
+    params: { queue, interface: port, from: time(from), to: time(to), limit: MAX_FLOWS },
+  };
 }
 
 /** The flows that were in the queue, or those whose latency changed. */

@@ -30,7 +30,7 @@ interface Answer {
 
 interface Selection {
   metric: string;
-  /** A queue (`node.queue`) and the time of a column, ms. */
+  /** A queue (`node.queue` or `node.queue.interface`) and the time of a column, ms. */
   at: { key: string; from: number; to: number } | null;
 }
 
@@ -110,8 +110,8 @@ class QueuesPage implements Page {
     this.metric.value = this.selection.metric;
     const { at } = this.selection;
     if (at === null) return this.burst.clear();
-    const [node = '', queue = ''] = at.key.split('.');
-    this.burst.show({ node, queue, from: at.from, to: at.to });
+    const [node = '', queue = '', port = ''] = at.key.split('.');
+    this.burst.show({ node, queue, port, from: at.from, to: at.to });
   }
 
   private pick(cell: Cell): void {

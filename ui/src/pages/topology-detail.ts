@@ -136,9 +136,11 @@ function describeNode(about: Shown, id: number, actions: Actions): Description |
   if (!entry) return null;
   const title = entry.name === String(id) ? `Node ${id}` : `${entry.name} (node ${id})`;
   const events = h('a', { href: link('events', '', { node: String(id) }) }, 'events of this node');
-  const queues = (entry.node?.queues ?? [])
+  // An intent watches the queues with one id at all ports.
+  const ids = new Set((entry.node?.queues ?? []).map(({ queue }) => queue));
+  const queues = [...ids]
     .slice(0, MAX_QUEUES)
-    .map(({ queue }) =>
+    .map((queue) =>
       watchThis(queue === null ? 'watch its queues' : `watch queue ${queue}`, watchQueue(id, queue)),
     );
   const group = about.fabric?.groups.find(({ members }) => members.includes(id));
@@ -180,9 +182,10 @@ function nodeFacts(node: Node): Fact[] {
           ['', `min ${duration(spread.min)}, max ${duration(spread.max)}`],
         ]
       : [['hop latency', 'not reported']];
-  const queues = node.queues.map(({ queue, occupancy, max, unit }): Fact => {
+  const queues = node.queues.map(({ queue, interface: port, occupancy, max, unit }): Fact => {
+    const of = port === null ? '' : `interface ${names.interface(node.node, port)} `;
     return [
-      queue === null ? 'all queues' : `queue ${queue}`,
+      queue === null ? 'all queues' : `${of}queue ${queue}`,
       `${count(occupancy)}, max ${count(max)} ${unit}`,
     ];
   });

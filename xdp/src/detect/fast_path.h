@@ -154,7 +154,7 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
         !metric_is_quiet(METRIC_LINK, metric_key(node, egress_of(link, 0)), utilization, flow->link_threshold))
         return 0;
     if (queue != ABSENT &&
-        !metric_is_quiet(METRIC_QUEUE, metric_key(node, queue >> 24), queue & 0xffffff, flow->queue_threshold))
+        !metric_is_quiet(METRIC_QUEUE, queue_key(node, queue >> 24, egress_of(link, 0)), queue & 0xffffff, flow->queue_threshold))
         return 0;
     state->link = link;
     state->latest = latest;

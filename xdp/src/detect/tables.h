@@ -340,6 +340,19 @@ static inline_always u32 egress_of(u32 link, u32 level_2)
     return egress == 0xffff ? ABSENT : egress;
 }
 
+enum {
+    QUEUE_BITS = 9,
+    MAX_QUEUE_PORT = (1 << (32 - QUEUE_BITS)) - 2,
+};
+
+/* The key of a queue, as Key::of_queue in the collector's series.rs: with the egress interface, if there is one that fits. */
+static inline_always u64 queue_key(u32 node, u32 queue, u32 egress)
+{
+    u32 port = egress <= MAX_QUEUE_PORT ? egress + 1 : 0;
+
+    return metric_key(node, queue | port << QUEUE_BITS);
+}
+
 /* Whether `value` is within `threshold` of the value reported. `reported` is that value plus 1. */
 static inline_always u32 is_near(u64 value, u64 reported, u64 threshold)
 {

@@ -52,9 +52,15 @@ impl Statement {
     /// Selects the packets that passed a queue in time order, each with the path of its report, as far as hops are stored.
     pub(in super::super) fn passages(mut self, filter: &QueueFilter) -> Self {
         self.equal("node", "UInt32", Some(filter.node.to_string()));
-        if let Some(queue) = filter.queue {
-            let queue = self.value("UInt32", queue.to_string());
-            self.terms.push(format!("queue IN ({queue}, {ABSENT})"));
+        let wanted = [
+            ("queue", filter.queue.map(u32::from)),
+            ("egress_if", filter.interface),
+        ];
+        for (column, value) in wanted {
+            if let Some(value) = value {
+                let value = self.value("UInt32", value.to_string());
+                self.terms.push(format!("{column} IN ({value}, {ABSENT})"));
+            }
         }
         self.range(Some(filter.from), Some(filter.to));
         let earliest = self.time("ts >=", filter.from.saturating_sub(DUPLICATE_SPAN));
