@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     Accept, Connection, Hello, KEEPALIVE_INTERVAL, Message, PEER_TIMEOUT, Received,
-    admission::{Admission, AdmissionView, MAX_LINKS},
+    admission::{Admission, AdmissionOutcome, AdmissionView, MAX_LINKS},
     handshake::{HandshakeLimit, RefusalCause, Refused, receive_hello},
     secret::SecretFile,
 };
@@ -184,9 +184,9 @@ impl ConnectionContext {
             }
         };
         let mut admitted = match admission.admit(id) {
-            None => return Ok(()),
-            Some(Ok(admitted)) => admitted,
-            Some(Err(log_permit)) => {
+            AdmissionOutcome::Evicted => return Ok(()),
+            AdmissionOutcome::Admitted(admitted) => admitted,
+            AdmissionOutcome::Full { log_permit } => {
                 let text = format!("{MAX_LINKS} translators are connected, which is the limit");
                 let refused = Refused::new(RefusalCause::Full, text);
                 log_refusal(from, &refused, log_permit);

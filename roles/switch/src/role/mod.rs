@@ -30,6 +30,7 @@ use ::view::switch::RulesView;
 pub use change::{filters, port, same_ports, watch};
 pub use dta::{Dta, DtaView, MappingView, SketchView, TableView};
 pub use managed::{Managed, Prepared, Proposal, Refused, matched};
+use ports::ActivationError;
 pub use ports::Forwarder;
 use runtime::{
     control::{Control, StoppableThread},
@@ -289,15 +290,15 @@ impl Handle {
         let prepared = self.ask(move |forwarder| forwarder.prepare(proposal)).await;
         let prepared = save(prepared.ok_or(RulesError::Silent)??).await?;
         let applied = self.ask(move |forwarder| {
-            forwarder.put_in_force(prepared)?;
-            forwarder.rules_view().ok_or((Refused::NotManaged, None))
+            forwarder.activate(prepared)?;
+            forwarder.rules_view().ok_or_else(ActivationError::not_managed)
         });
         match applied.await.ok_or(RulesError::Silent)? {
             Ok(view) => Ok(view),
             // Activation failed after saving, so save the active rules again.
-            Err((refused, current)) => {
-                if let Some(current) = current {
-                    save(current).await?;
+            Err(ActivationError { refused, active }) => {
+                if let Some(active) = active {
+                    save(active).await?;
                 }
                 Err(refused.into())
             }

@@ -47,6 +47,23 @@ const LONGEST_WAIT: u64 = 1_000_000_000;
 /// MTU assumed if an interface reports none, bytes.
 const USUAL_MTU: u16 = 1500;
 
+/// The reason why a proposal was not activated.
+#[derive(Debug)]
+pub(super) struct ActivationError {
+    pub(super) refused: Refused,
+    /// The rules that remain active, which must be saved again. `None` if no manager may set rules.
+    pub(super) active: Option<Prepared>,
+}
+
+impl ActivationError {
+    pub(super) fn not_managed() -> Self {
+        Self {
+            refused: Refused::NotManaged,
+            active: None,
+        }
+    }
+}
+
 /// State of the switch's thread.
 #[derive(Debug)]
 pub struct Forwarder {
@@ -553,26 +570,29 @@ impl Forwarder {
     /// Activates a proposal that has been prepared and saved.
     ///
     /// # Errors
-    /// The reason, and the active rules, which must be saved again.
-    pub(super) fn put_in_force(&mut self, prepared: Prepared) -> Result<(), (Refused, Option<Prepared>)> {
+    /// The reason, with the rules that remain active.
+    pub(super) fn activate(&mut self, prepared: Prepared) -> Result<(), ActivationError> {
         let Some(managed) = &mut self.managed else {
-            return Err((Refused::NotManaged, None));
+            return Err(ActivationError::not_managed());
         };
-        let before = managed
-            .apply(prepared)
-            .map_err(|refused| (refused, Some(managed.current())))?;
-        if *managed.rules() == before {
+        let previous_rules = managed.apply(prepared).map_err(|refused| ActivationError {
+            refused,
+            active: Some(managed.current()),
+        })?;
+        if *managed.rules() == previous_rules {
             return Ok(());
         }
         self.follow_rules().map_err(|error| {
-            let managed = self.managed.as_mut();
-            let current = managed.map(|managed| {
-                managed.restore(before);
+            let active = self.managed.as_mut().map(|managed| {
+                managed.restore(previous_rules);
                 managed.current()
             });
             // Cannot fail: these rules were active before.
             let _ = self.follow_rules();
-            (Refused::Wrong(error), current)
+            ActivationError {
+                refused: Refused::Wrong(error),
+                active,
+            }
         })
     }
 
