@@ -332,9 +332,9 @@ fn checked(settings: MapSettings, objects: Vec<Object>) -> Result<PathMap, (&'st
         ));
     }
     let always_encoding = match &settings.always_encoding {
-        Some(pairs) => {
-            Some(files::rule(&format!("encoding {pairs}")).map_err(|error| ("always_encoding", error))?)
-        }
+        Some(pairs) => Some(
+            files::parse_rule(&format!("encoding {pairs}")).map_err(|error| ("always_encoding", error))?,
+        ),
         None => None,
     };
     // All objects of one rule must have the same placeholder in their names, because that groups them again.

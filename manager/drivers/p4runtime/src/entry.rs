@@ -368,14 +368,29 @@ pub fn query_counters(array: u32) -> Entity {
     }
 }
 
-/// Reads a counter as array id, index and packets, or `None` if the entity is not a counter.
-pub fn counted(entity: &Entity) -> Option<(u32, usize, u64)> {
+/// A counter of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CounterReading {
+    /// ID of the array.
+    pub array: u32,
+    /// Index in the array.
+    pub index: usize,
+    /// Number of packets.
+    pub packets: u64,
+}
+
+/// Reads a counter, or returns `None` if the entity is not a counter.
+pub fn counter_reading(entity: &Entity) -> Option<CounterReading> {
     let Some(EntityKind::Counter(counter)) = &entity.entity else {
         return None;
     };
     let index = usize::try_from(counter.index.unwrap_or_default().index).ok()?;
     let packets = counter.data.map_or(0, |data| data.packet_count);
-    Some((counter.counter_id, index, u64::try_from(packets).unwrap_or(0)))
+    Some(CounterReading {
+        array: counter.counter_id,
+        index,
+        packets: u64::try_from(packets).unwrap_or(0),
+    })
 }
 
 /// Returns the query for a clone session.

@@ -258,7 +258,9 @@ impl Program {
 
 /// Returns the index of the comparison operator that is true for these results.
 fn comparison(results: u128) -> Option<u8> {
-    let index = RESULTS.iter().position(|one| u128::from(*one) == results)?;
+    let index = RESULTS
+        .iter()
+        .position(|true_results| u128::from(*true_results) == results)?;
     u8::try_from(index).ok()
 }
 

@@ -51,6 +51,23 @@ pub struct Meaning {
 /// Updates of one request, which a device may execute in any order.
 pub type Batch = Vec<(UpdateType, Entry)>;
 
+/// An update, and its order. One request contains only updates of equal order.
+struct Step {
+    order: StepOrder,
+    update: UpdateType,
+    entry: Entry,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct StepOrder {
+    /// 0: entries are deleted, 1: modified, 2: inserted.
+    phase: u8,
+    /// Rank of the rule's kind; negative for deletions, which run in reverse order.
+    kind: i64,
+    /// Index of the map's row; negative for deletions.
+    row: i64,
+}
+
 /// The values of a rule, from which its entries are built.
 pub(crate) enum RuleValues<'a> {
     Port(u32),
@@ -347,7 +364,7 @@ impl Program {
             (Variable::Clauses, RuleValues::Term(_, _, clauses) | RuleValues::Clauses(_, clauses)) => {
                 Ok(Some((*clauses).into()))
             }
-            (variable, RuleValues::Term(_, row, _)) => Ok(variable.in_comparison(row)),
+            (variable, RuleValues::Term(_, row, _)) => Ok(variable.comparison_value(row)),
             (Variable::Threshold, RuleValues::Filter(filter)) => Ok(Some(filter.threshold.into())),
             (Variable::Proto, RuleValues::Filter(filter)) => Ok(filter.key.proto.map(u128::from)),
             (variable, RuleValues::Watch(watch)) => self.watched(variable, watch),
@@ -584,8 +601,8 @@ impl Program {
     /// Decodes the flows of an entry, or returns `None` if they cannot be expressed.
     fn flows(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<FlowMatch> {
         Some(FlowMatch {
-            src: self.prefix(row, values, Variable::Src)?,
-            dst: self.prefix(row, values, Variable::Dst)?,
+            src: self.prefix(row, values, Variable::Src).ok()?,
+            dst: self.prefix(row, values, Variable::Dst).ok()?,
             sport: ports(values, Variable::Sport)?,
             dport: ports(values, Variable::Dport)?,
             proto: byte(values, Variable::Proto),
@@ -593,20 +610,19 @@ impl Program {
         })
     }
 
-    /// Decodes the prefix in a variable: `Some(None)` if the entry matches any address, `None` if the values form no prefix.
+    /// Decodes the prefix in a variable, or returns `None` if the entry matches any address.
     fn prefix(
         &self,
         row: &Row,
         values: &BTreeMap<Variable, Span>,
         variable: Variable,
-    ) -> Option<Option<Prefix>> {
-        let Some((low, high)) = values.get(&variable) else {
-            return Some(None);
+    ) -> Result<Option<Prefix>, NotAPrefix> {
+        let Some(span) = values.get(&variable) else {
+            return Ok(None);
         };
-        let width = self.width(row, variable);
-        let length = width.checked_sub(128 - (low ^ high).leading_zeros())?;
-        let prefix = Prefix::new(address(*low, width)?, u8::try_from(length).ok()?);
-        prefix.ok().map(Some)
+        prefix_of(*span, self.width(row, variable))
+            .map(Some)
+            .ok_or(NotAPrefix)
     }
 
     /// Decodes a watchlist entry.
@@ -696,7 +712,8 @@ impl Program {
                 for bound in fields {
                     match key.get(&bound.id) {
                         Some(field) => bind(&mut values, bound.value, span(field, bound)?).then_some(())?,
-                        None => matches!(bound.value, Value::Variable(one) if one.is_key()).then_some(())?,
+                        None => matches!(bound.value, Value::Variable(variable) if variable.is_key())
+                            .then_some(())?,
                     }
                 }
             }
@@ -725,13 +742,19 @@ impl Program {
                 self.describe(entry)
             ));
         }
-        // Each step has (phase, kind, row) as its order; one request contains only updates of equal order.
-        let mut steps: Vec<((u8, i64, i64), UpdateType, Entry)> = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
         for (key, entry) in &meaning.ours {
             if !desired.contains_key(key) {
                 let (kind, index) = self.rank(entry);
-                let order = (0, -(kind as i64), -(index as i64));
-                steps.push((order, UpdateType::Delete, entry.clone()));
+                steps.push(Step {
+                    order: StepOrder {
+                        phase: 0,
+                        kind: -(kind as i64),
+                        row: -(index as i64),
+                    },
+                    update: UpdateType::Delete,
+                    entry: entry.clone(),
+                });
             }
         }
         for (entry, (kind, index)) in desired.into_values() {
@@ -740,12 +763,17 @@ impl Program {
                 Some(_) => (1, UpdateType::Modify),
                 None => (2, UpdateType::Insert),
             };
-            steps.push(((phase, kind as i64, index as i64), update, entry));
+            let order = StepOrder {
+                phase,
+                kind: kind as i64,
+                row: index as i64,
+            };
+            steps.push(Step { order, update, entry });
         }
-        steps.sort_by(|a, b| (a.0, &a.2.key).cmp(&(b.0, &b.2.key)));
+        steps.sort_by(|a, b| (a.order, &a.entry.key).cmp(&(b.order, &b.entry.key)));
         let mut batches: Vec<Batch> = Vec::new();
         let mut last = None;
-        for (order, update, entry) in steps {
+        for Step { order, update, entry } in steps {
             match batches
                 .last_mut()
                 .filter(|batch| last == Some(order) && batch.len() < MAX_UPDATES)
@@ -895,6 +923,15 @@ fn ports(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<Ports>
         None => Some(ANY_PORT),
         Some((low, high)) => Some((u16::try_from(*low).ok()?, u16::try_from(*high).ok()?)),
     }
+}
+
+/// The values of a variable form no prefix.
+struct NotAPrefix;
+
+/// Returns the prefix of `width` bits with this lowest and highest address.
+fn prefix_of((low, high): Span, width: u32) -> Option<Prefix> {
+    let length = width.checked_sub(128 - (low ^ high).leading_zeros())?;
+    Prefix::new(address(low, width)?, u8::try_from(length).ok()?).ok()
 }
 
 /// Returns the value of an 8-bit variable.

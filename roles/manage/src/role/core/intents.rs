@@ -8,7 +8,7 @@ use std::{
 
 use detect::Metric;
 use manager::{
-    IntentStatus,
+    DryRun, IntentStatus,
     budget::Detail,
     compile::EffectiveRule,
     device::{Mode, NodeId},
@@ -198,7 +198,11 @@ impl Core {
             until: None,
             ..intent
         };
-        let (outcome, plan, overlaps) = self.manager.dry_run(&intent, now.steady)?;
+        let DryRun {
+            outcome,
+            plan,
+            overlaps,
+        } = self.manager.dry_run(&intent, now.steady)?;
         self.check_asked(&intent)?;
         let links = self.manager.compiler().longest_path();
         let own = EffectiveRule {
