@@ -252,8 +252,8 @@ impl KafkaLink {
         self.guide = Some(guide);
         match id {
             Ok(id) => self.producer.begin(id),
-            // CLUSTER_AUTHORIZATION_FAILED: before Kafka 2.8, an idempotent producer needs more than write access.
-            Err(31) => self.is_unnumbered = true,
+            // Before Kafka 2.8, an idempotent producer needs more than write access.
+            Err(kafka::CLUSTER_AUTHORIZATION_FAILED) => self.is_unnumbered = true,
             Err(error) => return Err(format!("no number for this producer: {}", kafka::name(error)).into()),
         }
         Ok(())
