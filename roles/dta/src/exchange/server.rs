@@ -134,9 +134,9 @@ fn accept_connections(listener: &TcpListener, context: &ConnectionContext, contr
         threads.retain(|thread| !thread.is_finished());
         let from = from.ip().to_canonical();
         let id = context.access.admission.register(same, from);
-        let own = context.clone();
+        let thread_context = context.clone();
         let spawned = control.spawn("exchange-link", move || {
-            if let Err(error) = own.serve(stream, id, from) {
+            if let Err(error) = thread_context.serve(stream, id, from) {
                 tracing::debug!("exchange: {error}");
             }
         });
@@ -210,13 +210,13 @@ impl ConnectionContext {
 
     /// Authenticates the translator and receives its hello, within [`PEER_TIMEOUT`].
     fn identify(&self, stream: TcpStream) -> Result<Identified, Rejected> {
-        let until = Instant::now() + PEER_TIMEOUT;
+        let deadline = Instant::now() + PEER_TIMEOUT;
         let (local, mut connection) = set_up(stream).map_err(|error| Rejected {
             connection: None,
             refused: error.into(),
         })?;
         let limit = HandshakeLimit {
-            until,
+            deadline,
             stopped: &|| self.stop.load(Ordering::Relaxed),
         };
         let secret = self.access.secret.as_ref().map(|file| file.current());

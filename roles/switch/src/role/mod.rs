@@ -90,7 +90,7 @@ pub struct Handle {
     /// The last view that the thread returned, as a fallback.
     last: Arc<Mutex<Option<SwitchView>>>,
     /// Held from the check of a proposal until its rules are active, so that proposals are processed one at a time.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    proposal_lock: Arc<tokio::sync::Mutex<()>>,
     waiting: Waiting,
 }
 
@@ -151,7 +151,7 @@ impl Ready {
             flag: Arc::clone(&flag),
             wake: Arc::new(near),
             last: Arc::default(),
-            turn: Arc::default(),
+            proposal_lock: Arc::default(),
             waiting: Waiting::default(),
         };
         Ok(Self {
@@ -222,11 +222,11 @@ impl Handle {
         question: impl FnOnce(&mut Forwarder) -> T + Send + 'static,
     ) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        let asked = self.post(Box::new(move |forwarder| {
+        let is_posted = self.post(Box::new(move |forwarder| {
             // The requester may be gone.
             let _ = reply.send(question(forwarder));
         }));
-        if asked {
+        if is_posted {
             time::timeout(RESPONSE_TIMEOUT, answer).await.ok()?.ok()
         } else {
             None
@@ -286,7 +286,7 @@ impl Handle {
     /// # Errors
     /// The reason; the rules are unchanged.
     pub async fn propose(&self, proposal: Proposal) -> Result<RulesView, RulesError> {
-        let _turn = self.turn.lock().await;
+        let _lock = self.proposal_lock.lock().await;
         let prepared = self.ask(move |forwarder| forwarder.prepare(proposal)).await;
         let prepared = save(prepared.ok_or(RulesError::Silent)??).await?;
         let applied = self.ask(move |forwarder| {

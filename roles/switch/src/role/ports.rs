@@ -98,7 +98,7 @@ pub(super) struct Port {
     /// MTU of the interface, bytes.
     pub(super) mtu: u16,
     /// Counters of earlier sockets of the port.
-    before: frames::Stats,
+    earlier_stats: frames::Stats,
 }
 
 /// Frames of one port to be sent as a burst. Buffers are reused; the first `used` hold frames.
@@ -801,13 +801,13 @@ impl Port {
         let facts = nic::device::facts(interface).ok().flatten();
         let mtu = facts.as_ref().and_then(|facts| facts.mtu);
         let mtu = mtu.map_or(USUAL_MTU, |mtu| mtu.min(u32::from(u16::MAX)) as u16);
-        if let Some(wanted) = settings.mtu.filter(|&wanted| wanted > mtu) {
+        if let Some(configured) = settings.mtu.filter(|&configured| configured > mtu) {
             tracing::warn!(
                 port = settings.number,
                 interface,
-                mtu = wanted,
+                mtu = configured,
                 interface_mtu = mtu,
-                fix = format!("ip link set {interface} mtu {wanted}"),
+                fix = format!("ip link set {interface} mtu {configured}"),
                 "the interface drops packets that the port's mtu allows"
             );
         }
@@ -824,7 +824,7 @@ impl Port {
             frames,
             failed: None,
             mtu,
-            before: frames::Stats::default(),
+            earlier_stats: frames::Stats::default(),
         })
     }
 
@@ -848,26 +848,29 @@ impl Port {
             }
             return;
         }
-        if let Ok(again) = Self::open(settings, ring) {
+        if let Ok(reopened) = Self::open(settings, ring) {
             tracing::info!(
                 port = settings.number,
                 interface = settings.interface,
                 "the interface has returned"
             );
-            let before = self.stats();
-            *self = Self { before, ..again };
+            let earlier_stats = self.stats();
+            *self = Self {
+                earlier_stats,
+                ..reopened
+            };
         }
     }
 
     /// Returns the counters of the port, over all of its sockets.
     pub(super) fn stats(&mut self) -> frames::Stats {
         let now = self.frames.stats();
-        let before = self.before;
+        let earlier = self.earlier_stats;
         frames::Stats {
-            received: before.received + now.received,
-            ring_full: before.ring_full + now.ring_full,
-            sent: before.sent + now.sent,
-            failed: before.failed + now.failed,
+            received: earlier.received + now.received,
+            ring_full: earlier.ring_full + now.ring_full,
+            sent: earlier.sent + now.sent,
+            failed: earlier.failed + now.failed,
         }
     }
 }
