@@ -523,33 +523,33 @@ impl Compiler {
         };
         let mut demands = slots.iter().map(|slot| self.demands[*slot]);
         let first = demands.next().unwrap_or(nothing);
-        let mut differ = false;
-        let all = demands.fold(first, |all, one| {
-            differ |= one.mode != all.mode;
+        let mut modes_differ = false;
+        let merged = demands.fold(first, |merged, demand| {
+            modes_differ |= demand.mode != merged.mode;
             Demand {
-                mode: all.mode,
-                bits: all.bits | one.bits,
-                sample: all.sample.min(one.sample),
+                mode: merged.mode,
+                bits: merged.bits | demand.bits,
+                sample: merged.sample.min(demand.sample),
             }
         });
-        let mode = if differ {
-            self.mode_of(slots).unwrap_or(all.mode)
+        let mode = if modes_differ {
+            self.mode_of(slots).unwrap_or(merged.mode)
         } else {
-            all.mode
+            merged.mode
         };
-        self.check_room(mode, all.bits, slots)?;
-        if differ {
+        self.check_room(mode, merged.bits, slots)?;
+        if modes_differ {
             for slot in slots {
-                self.check_room(self.demands[*slot].mode, all.bits, slots)?;
+                self.check_room(self.demands[*slot].mode, merged.bits, slots)?;
             }
         }
-        let hops = self.network.hops(mode, all.bits);
+        let hops = self.network.hops(mode, merged.bits);
         Ok(Watch {
             key,
             mode,
-            bits: all.bits,
+            bits: merged.bits,
             hops,
-            sample: all.sample,
+            sample: merged.sample,
             drops: true,
         })
     }
@@ -579,31 +579,32 @@ impl Compiler {
     fn filters(&self, sunk: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
         for (&key, slots) in sunk {
-            let mut one: Option<Filter> = None;
+            let mut merged: Option<Filter> = None;
             let mut agree = true;
             for placed in self.placed_in(slots) {
                 let Some(filter) = placed.filter(key) else {
                     agree = false;
                     break;
                 };
-                agree &= one.as_ref().is_none_or(|one| {
-                    (one.algorithm, one.metric, &one.rule) == (filter.algorithm, filter.metric, &filter.rule)
+                agree &= merged.as_ref().is_none_or(|merged| {
+                    (merged.algorithm, merged.metric, &merged.rule)
+                        == (filter.algorithm, filter.metric, &filter.rule)
                 });
-                let threshold = one
+                let threshold = merged
                     .as_ref()
-                    .map_or(filter.threshold, |one| one.threshold.min(filter.threshold));
-                one = Some(Filter { threshold, ..filter });
+                    .map_or(filter.threshold, |merged| merged.threshold.min(filter.threshold));
+                merged = Some(Filter { threshold, ..filter });
             }
-            let filtered = if agree { one } else { None };
+            let common = if agree { merged } else { None };
             // Without a common filter, an explicit report-all filter is needed, because a wider entry's filter would match.
-            let all = Filter {
+            let report_all = Filter {
                 key,
                 algorithm: FilterAlgorithm::Noop,
                 metric: detect::Metric::FlowPath,
                 threshold: 0,
                 rule: None,
             };
-            rules.push(Rule::Filter(Arc::new(filtered.unwrap_or(all))));
+            rules.push(Rule::Filter(Arc::new(common.unwrap_or(report_all))));
         }
         rules
     }

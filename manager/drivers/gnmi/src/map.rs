@@ -389,11 +389,11 @@ fn capabilities(settings: &MapSettings) -> Result<Capabilities, (&'static str, S
     let matches = parse_all("matches", &settings.matches, |word| {
         ["ipv6", "prefixes", "wildcards", "ranges", "dscp"]
             .into_iter()
-            .find(|one| *one == word)
+            .find(|known| *known == word)
     })?;
     let checksums = [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero];
     let l4_checksum = parse_all("l4_checksum", &settings.l4_checksum, |word| {
-        checksums.into_iter().find(|one| one.name() == word)
+        checksums.into_iter().find(|checksum| checksum.name() == word)
     })?;
     let modes = parse_all("modes", &settings.modes, Mode::from_name)?;
     if settings.bits.iter().any(|bit| *bit > 15) {

@@ -173,11 +173,13 @@ impl Entry {
     fn from_table_entry(entry: &TableEntry) -> Self {
         let fields = entry.r#match.iter().filter_map(|field| {
             let value = match field.field_match_type.as_ref()? {
-                FieldMatchType::Exact(one) => Field::Exact(Bytes::new(&one.value)),
-                FieldMatchType::Ternary(one) => Field::Ternary(Bytes::new(&one.value), Bytes::new(&one.mask)),
-                FieldMatchType::Lpm(one) => Field::Lpm(Bytes::new(&one.value), one.prefix_len),
-                FieldMatchType::Range(one) => Field::Range(Bytes::new(&one.low), Bytes::new(&one.high)),
-                FieldMatchType::Optional(one) => Field::Optional(Bytes::new(&one.value)),
+                FieldMatchType::Exact(field) => Field::Exact(Bytes::new(&field.value)),
+                FieldMatchType::Ternary(field) => {
+                    Field::Ternary(Bytes::new(&field.value), Bytes::new(&field.mask))
+                }
+                FieldMatchType::Lpm(field) => Field::Lpm(Bytes::new(&field.value), field.prefix_len),
+                FieldMatchType::Range(field) => Field::Range(Bytes::new(&field.low), Bytes::new(&field.high)),
+                FieldMatchType::Optional(field) => Field::Optional(Bytes::new(&field.value)),
             };
             Some((field.field_id, value))
         });

@@ -172,7 +172,7 @@ impl Program {
                 continue;
             };
             let known = rules.iter().find(
-                |rule| matches!(rule, Rule::Filter(one) if one.key == filter.key && one.rule.is_some()),
+                |rule| matches!(rule, Rule::Filter(other) if other.key == filter.key && other.rule.is_some()),
             );
             let text = match known {
                 Some(rule) => rule.to_string(),

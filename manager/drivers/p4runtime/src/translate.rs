@@ -216,10 +216,10 @@ impl Program {
     }
 
     /// Builds the entries of all rows of a kind that apply to the values.
-    fn entries(&self, kind: Kind, given: &RuleValues<'_>) -> Result<Vec<Entry>, String> {
+    fn entries(&self, kind: Kind, rule_values: &RuleValues<'_>) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
-        for (_, row) in self.rows(kind).filter(|(_, row)| applies(row, given)) {
-            entries.push(self.entry(row, given)?);
+        for (_, row) in self.rows(kind).filter(|(_, row)| applies(row, rule_values)) {
+            entries.push(self.entry(row, rule_values)?);
         }
         let always = kind == Kind::Transit;
         if entries.is_empty() && !always {
@@ -232,7 +232,7 @@ impl Program {
     fn forwarding(&self) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
         for (_, row) in self.rows(Kind::Forwarding) {
-            let given: Vec<RuleValues<'_>> = if self.width(row, Variable::Route) > 0 {
+            let rule_values: Vec<RuleValues<'_>> = if self.width(row, Variable::Route) > 0 {
                 self.local.routes.iter().map(RuleValues::Route).collect()
             } else if self.width(row, Variable::MtuPort) > 0 {
                 self.local
@@ -243,8 +243,8 @@ impl Program {
             } else {
                 vec![RuleValues::Nothing]
             };
-            for given in given.iter().filter(|given| applies(row, given)) {
-                entries.push(self.entry(row, given)?);
+            for rule_values in rule_values.iter().filter(|rule_values| applies(row, rule_values)) {
+                entries.push(self.entry(row, rule_values)?);
             }
         }
         if entries.is_empty() {
@@ -254,14 +254,14 @@ impl Program {
     }
 
     /// Builds the entry of a row with these values.
-    pub(crate) fn entry(&self, row: &Row, given: &RuleValues<'_>) -> Result<Entry, String> {
+    pub(crate) fn entry(&self, row: &Row, rule_values: &RuleValues<'_>) -> Result<Entry, String> {
         match &row.form {
             Form::Clone {
                 session,
                 port,
                 truncate,
             } => {
-                let port = self.number(*port, given)?.unwrap_or(0);
+                let port = self.number(*port, rule_values)?.unwrap_or(0);
                 // Instance 0, because Stratum on a Tofino refuses others.
                 let replicas = vec![PacketCopy {
                     port: Bytes::from(port),
@@ -300,15 +300,15 @@ impl Program {
             } => {
                 let mut values = BTreeMap::new();
                 for param in params {
-                    let value = self.number(param.value, given)?.unwrap_or(0);
+                    let value = self.number(param.value, rule_values)?.unwrap_or(0);
                     check_width(param, value)?;
                     values.insert(param.id, Bytes::from(value));
                 }
                 let mut key = BTreeMap::new();
                 for bound in fields {
-                    key.extend(self.field(bound, given)?.map(|field| (bound.id, field)));
+                    key.extend(self.field(bound, rule_values)?.map(|field| (bound.id, field)));
                 }
-                let priority = match (priority, given.flows()) {
+                let priority = match (priority, rule_values.flows()) {
                     (None, _) => 0,
                     (Some(PriorityWord::Precedence), Some(key)) => precedence(key),
                     (Some(PriorityWord::Precedence), None) => row.order,
@@ -336,13 +336,13 @@ impl Program {
     }
 
     /// Returns the number for a value, or `None` for a match field that the rule leaves open.
-    fn number(&self, value: Value, given: &RuleValues<'_>) -> Result<Option<u128>, String> {
+    fn number(&self, value: Value, rule_values: &RuleValues<'_>) -> Result<Option<u128>, String> {
         let variable = match value {
             Value::Number(number) => return Ok(Some(number)),
             Value::Range(number, _) => return Ok(Some(number.into())),
             Value::Variable(variable) => variable,
         };
-        match (variable, given) {
+        match (variable, rule_values) {
             (Variable::Node, _) => Ok(Some(self.local.node.into())),
             (Variable::ReportPort, _) => Ok(Some(self.report()?.port.into())),
             (Variable::ReportSource, _) => Ok(Some(u32::from(self.report()?.source).into())),
@@ -399,8 +399,8 @@ impl Program {
     }
 
     /// Encodes a match field. Returns `None` if every value matches, so that the field is omitted.
-    fn field(&self, bound: &BoundValue, given: &RuleValues<'_>) -> Result<Option<Field>, String> {
-        let span = match (bound.value, given.flows(), given) {
+    fn field(&self, bound: &BoundValue, rule_values: &RuleValues<'_>) -> Result<Option<Field>, String> {
+        let span = match (bound.value, rule_values.flows(), rule_values) {
             (Value::Range(first, last), ..) => Some((first.into(), last.into())),
             (Value::Variable(Variable::Src), Some(key), _) => prefix_span(key.src, bound)?,
             (Value::Variable(Variable::Dst), Some(key), _) => prefix_span(key.dst, bound)?,
@@ -409,7 +409,7 @@ impl Program {
             }
             (Value::Variable(Variable::Sport), Some(key), _) => port_span(key.sport),
             (Value::Variable(Variable::Dport), Some(key), _) => port_span(key.dport),
-            (value, _, given) => self.number(value, given)?.map(|number| (number, number)),
+            (value, _, rule_values) => self.number(value, rule_values)?.map(|number| (number, number)),
         };
         if let (Value::Variable(Variable::Clauses), Some((clauses, _))) = (bound.value, span) {
             check_width(bound, clauses)?;
@@ -501,7 +501,7 @@ impl Program {
             meaning
                 .ours
                 .get(&part.key)
-                .is_some_and(|one| self.is_same(one, part))
+                .is_some_and(|installed| self.is_same(installed, part))
         });
         if is_whole && !self.has_extra_parts(&parts, &meaning.ours) {
             covered.extend(parts.into_iter().map(|part| part.key));
@@ -549,11 +549,13 @@ impl Program {
                 Kind::Transit => rules.extend(instruction::numbers(self.bits()).map(Rule::Instruction)),
                 Kind::Filter => rules.extend(
                     self.filter(row, &values, ours)
-                        .map(|one| Rule::Filter(Arc::new(one))),
+                        .map(|filter| Rule::Filter(Arc::new(filter))),
                 ),
                 // Decoded together with their filters.
                 Kind::Term | Kind::Clauses => {}
-                Kind::Watch => rules.extend(self.watch(row, &values).map(|one| Rule::Watch(Arc::new(one)))),
+                Kind::Watch => {
+                    rules.extend(self.watch(row, &values).map(|watch| Rule::Watch(Arc::new(watch))))
+                }
             }
         }
         rules
@@ -945,8 +947,8 @@ pub(crate) fn low_value(values: &BTreeMap<Variable, Span>, variable: Variable) -
 }
 
 /// Returns whether a row applies to these values: its IP version, mode, and filter algorithm.
-fn applies(row: &Row, given: &RuleValues<'_>) -> bool {
-    let (prefix, mode) = match given {
+fn applies(row: &Row, rule_values: &RuleValues<'_>) -> bool {
+    let (prefix, mode) = match rule_values {
         RuleValues::Watch(watch) => (watch.key.src.or(watch.key.dst), Some(watch.mode)),
         RuleValues::Filter(filter) if !is_filter_row(row, filter) => return false,
         RuleValues::Filter(filter) => (filter.key.src.or(filter.key.dst), None),
