@@ -26,7 +26,7 @@ pub(super) struct Buffer<R> {
     pin: Pin,
 }
 
-/// Whether the bytes must stay in place, because offsets that [`Buffer::consume`] returned are still in use.
+/// States whether the bytes must stay in place, because offsets that [`Buffer::consume`] returned are still in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pin {
     No,

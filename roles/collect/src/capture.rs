@@ -97,7 +97,7 @@ pub struct Beginning<'a> {
 /// The reason why a frame has no datagram to a telemetry port.
 #[derive(Clone, Copy, Debug)]
 pub enum NoDatagram<'a> {
-    /// Its headers are malformed.
+    /// The headers of the frame are malformed.
     Refused(Refused<'a>),
     /// It is not telemetry.
     NotTelemetry,

@@ -6,36 +6,36 @@ pub(super) mod export_request {
     pub(in super::super) const RESOURCE_RECORDS: u32 = 1;
 }
 
-/// `ResourceLogs` and `ResourceMetrics`.
+/// Fields of the messages `ResourceLogs` and `ResourceMetrics`.
 pub(super) mod resource_records {
     pub(in super::super) const RESOURCE: u32 = 1;
     pub(in super::super) const SCOPE_RECORDS: u32 = 2;
 }
 
-/// `Resource`.
+/// Fields of the message `Resource`.
 pub(super) mod resource {
     pub(in super::super) const ATTRIBUTES: u32 = 1;
 }
 
-/// `ScopeLogs` and `ScopeMetrics`.
+/// Fields of the messages `ScopeLogs` and `ScopeMetrics`.
 pub(super) mod scope_records {
     pub(in super::super) const SCOPE: u32 = 1;
     pub(in super::super) const RECORDS: u32 = 2;
 }
 
-/// `InstrumentationScope`.
+/// Fields of the message `InstrumentationScope`.
 pub(super) mod scope {
     pub(in super::super) const NAME: u32 = 1;
     pub(in super::super) const VERSION: u32 = 2;
 }
 
-/// `KeyValue`.
+/// Fields of the message `KeyValue`.
 pub(super) mod key_value {
     pub(in super::super) const KEY: u32 = 1;
     pub(in super::super) const VALUE: u32 = 2;
 }
 
-/// `AnyValue` and `ArrayValue`.
+/// Fields of the messages `AnyValue` and `ArrayValue`.
 pub(super) mod any_value {
     pub(in super::super) const STRING: u32 = 1;
     pub(in super::super) const INT: u32 = 3;
@@ -57,7 +57,7 @@ pub(super) mod log_record {
     pub(in super::super) const SEVERITY_WARN: u64 = 13;
 }
 
-/// `Metric`.
+/// Fields of the message `Metric`.
 pub(super) mod metric {
     pub(in super::super) const NAME: u32 = 1;
     pub(in super::super) const UNIT: u32 = 3;
@@ -79,13 +79,13 @@ pub(super) mod point {
     pub(in super::super) const TIME: u32 = 3;
 }
 
-/// `NumberDataPoint`.
+/// Fields of the message `NumberDataPoint`.
 pub(super) mod number_point {
     pub(in super::super) const AS_DOUBLE: u32 = 4;
     pub(in super::super) const ATTRIBUTES: u32 = 7;
 }
 
-/// `HistogramDataPoint`.
+/// Fields of the message `HistogramDataPoint`.
 pub(super) mod histogram_point {
     pub(in super::super) const COUNT: u32 = 4;
     pub(in super::super) const SUM: u32 = 5;

@@ -508,9 +508,9 @@ fn locate(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Resul
 
 /// `IBV_WC_REM_INV_REQ_ERR` of `enum ibv_wc_status` (infiniband/verbs.h).
 const REMOTE_INVALID_REQUEST: u32 = 9;
-/// `IBV_WC_REM_ACCESS_ERR`.
+/// `IBV_WC_REM_ACCESS_ERR` of the same enumeration.
 const REMOTE_ACCESS: u32 = 10;
-/// `IBV_WC_REM_OP_ERR`.
+/// `IBV_WC_REM_OP_ERR` of the same enumeration.
 const REMOTE_OPERATION: u32 = 11;
 
 /// Converts a work completion status of libibverbs.
