@@ -11,17 +11,9 @@ use rustyline::{completion::Completer, error::ReadlineError, highlight::Highligh
 
 use super::remote::path_variable;
 use super::store_query::{Format, QueryOutput, StoreQuery, time};
+use store::VIEWS;
 use terminal::{CliError, Terminal};
 
-const VIEWS: [&str; 7] = [
-    "events",
-    "rollups",
-    "flows",
-    "drops",
-    "losses",
-    "reports",
-    "recordings",
-];
 const COMMANDS: [&str; 8] = [
     ".tables", ".schema", ".format", ".from", ".to", ".limit", ".help", ".quit",
 ];

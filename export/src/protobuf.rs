@@ -5,6 +5,7 @@ use wire::FlowKey;
 
 use crate::record::{COMMON, Field, FieldKind, Record, Stream, Value};
 
+// Wire types of protobuf (encoding guide, "Message Structure").
 pub(crate) const VARINT: u32 = 0;
 pub(crate) const FIXED_64: u32 = 1;
 pub(crate) const BYTES: u32 = 2;
@@ -35,30 +36,40 @@ fn write_field(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
         Value::Flow(flow) => {
             tag(number, BYTES, out);
             // A flow takes at most 56 bytes, so its length fits one byte, which is patched afterwards.
-            let at = out.len();
+            let len_offset = out.len();
             out.push(0);
             write_flow(flow, out);
-            out[at] = (out.len() - at - 1) as u8;
+            out[len_offset] = (out.len() - len_offset - 1) as u8;
         }
     }
+}
+
+/// Field numbers of `message Flow`.
+mod flow_field {
+    pub(super) const SRC: u32 = 1;
+    pub(super) const DST: u32 = 2;
+    pub(super) const SPORT: u32 = 3;
+    pub(super) const DPORT: u32 = 4;
+    pub(super) const PROTO: u32 = 5;
+    pub(super) const FLOW_ID: u32 = 6;
 }
 
 /// Writes the fields of `message Flow`.
 fn write_flow(flow: &FlowKey, out: &mut Vec<u8>) {
     if let Some(id) = flow.known_id() {
-        tag(6, FIXED_32, out);
+        tag(flow_field::FLOW_ID, FIXED_32, out);
         out.extend(id.to_le_bytes());
-        return write_number(5, flow.proto().into(), out);
+        return write_number(flow_field::PROTO, flow.proto().into(), out);
     }
     // IPv4 addresses are mapped into IPv6; the last four octets are the address.
     let skipped = if flow.is_v6() { 0 } else { 12 };
-    write_bytes(1, &flow.src_octets()[skipped..], out);
-    write_bytes(2, &flow.dst_octets()[skipped..], out);
+    write_bytes(flow_field::SRC, &flow.src_octets()[skipped..], out);
+    write_bytes(flow_field::DST, &flow.dst_octets()[skipped..], out);
     if let Some((src, dst)) = flow.ports() {
-        write_number(3, src.into(), out);
-        write_number(4, dst.into(), out);
+        write_number(flow_field::SPORT, src.into(), out);
+        write_number(flow_field::DPORT, dst.into(), out);
     }
-    write_number(5, flow.proto().into(), out);
+    write_number(flow_field::PROTO, flow.proto().into(), out);
 }
 
 /// Returns the 4 bytes of an IPv4-mapped address, or all 16 of an IPv6 address.

@@ -10,9 +10,9 @@ pub fn rules_file(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    let content = Content::read(text);
-    let lines = content.lines();
-    assert_eq!(Content::read(&lines), content, "{lines}");
+    let content = Content::parse(text);
+    let lines = content.render();
+    assert_eq!(Content::parse(&lines), content, "{lines}");
 }
 
 /// Reads `bytes` as a pipeline map. What is refused has a message.

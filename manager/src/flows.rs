@@ -77,12 +77,12 @@ impl FlowMatch {
     /// Returns the flows that both keys match, or `None` if there are none.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let both = Self {
-            src: both(self.src, other.src, |a, b| a.intersection(&b))?,
-            dst: both(self.dst, other.dst, |a, b| a.intersection(&b))?,
+            src: intersect(self.src, other.src, |a, b| a.intersection(&b)).ok()?,
+            dst: intersect(self.dst, other.dst, |a, b| a.intersection(&b)).ok()?,
             sport: overlap(self.sport, other.sport)?,
             dport: overlap(self.dport, other.dport)?,
-            proto: both(self.proto, other.proto, |a, b| (a == b).then_some(a))?,
-            dscp: both(self.dscp, other.dscp, |a, b| (a == b).then_some(a))?,
+            proto: intersect(self.proto, other.proto, |a, b| (a == b).then_some(a)).ok()?,
+            dscp: intersect(self.dscp, other.dscp, |a, b| (a == b).then_some(a)).ok()?,
         };
         (!both.mixes_families()).then_some(both)
     }
@@ -162,11 +162,14 @@ fn ports_text(name: &str, (first, last): Ports) -> Option<String> {
     }
 }
 
-/// Intersects two optional fields, where `None` matches anything. The outer `None` means that nothing matches both.
-fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Option<Option<T>> {
+/// Nothing matches both of two fields.
+struct Disjoint;
+
+/// Intersects two optional fields, where `None` matches anything.
+fn intersect<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Result<Option<T>, Disjoint> {
     match (a, b) {
-        (Some(a), Some(b)) => join(a, b).map(Some),
-        (a, b) => Some(a.or(b)),
+        (Some(a), Some(b)) => join(a, b).map(Some).ok_or(Disjoint),
+        (a, b) => Ok(a.or(b)),
     }
 }
 

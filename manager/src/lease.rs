@@ -81,15 +81,15 @@ impl Lease {
     /// devices does not take over from one that reaches many.
     pub fn term(&self, devices: usize, now: u64) -> Option<u64> {
         let mut silent = 0;
-        let mut held = 0;
+        let mut leased = 0;
         for seen in self.seen.values().filter(|seen| self.is_recent(seen, now)) {
             if seen.silence >= self.lease {
                 silent += 1
             } else {
-                held += 1
+                leased += 1
             }
         }
-        (silent > 0 && silent * 2 >= devices && silent > held).then(|| self.highest.term.saturating_add(1))
+        (silent > 0 && silent * 2 >= devices && silent > leased).then(|| self.highest.term.saturating_add(1))
     }
 
     /// Returns the term with which the active manager, whose term is `own`, claims devices again that a newer manager claimed

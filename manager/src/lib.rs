@@ -72,4 +72,4 @@ pub mod reconcile;
 pub mod rule_limits;
 pub mod verify;
 
-pub use self::manager::{ApplyMode, IntentStatus, Manager, ManagerSettings};
+pub use self::manager::{ApplyMode, DryRun, IntentStatus, Manager, ManagerSettings};

@@ -72,6 +72,17 @@ pub struct IntentStatus {
     pub installed: bool,
 }
 
+/// The effects that adding an intent would have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DryRun {
+    /// The result of compiling the intent.
+    pub outcome: Outcome,
+    /// Changes of the devices' rules.
+    pub plan: Plan,
+    /// The overlaps of all intents afterwards.
+    pub overlaps: Overlaps,
+}
+
 /// Manages the intents and devices of one domain.
 #[derive(Debug)]
 pub struct Manager {
@@ -277,16 +288,20 @@ impl Manager {
         existed
     }
 
-    /// Computes the effects of adding an intent without adding it: its outcome, the changes, and the overlaps afterwards.
+    /// Computes the effects of adding an intent without adding it.
     ///
     /// # Errors
     /// [`Refusal`] in the same cases as [`Manager::add_intent`].
-    pub fn dry_run(&self, intent: &Intent, now: u64) -> Result<(Outcome, Plan, Overlaps), Refusal> {
+    pub fn dry_run(&self, intent: &Intent, now: u64) -> Result<DryRun, Refusal> {
         intent.check(now).map_err(Refusal::Intent)?;
         let mut compiler = self.compiler.clone();
         let outcome = compiler.add(intent)?;
         let plan = Plan::between(self.compiler.desired(), compiler.desired());
-        Ok((outcome, plan, compiler.overlaps()))
+        Ok(DryRun {
+            outcome,
+            plan,
+            overlaps: compiler.overlaps(),
+        })
     }
 
     /// Checks whether an intent can be added.

@@ -129,25 +129,33 @@ impl Plan {
         self.devices.is_empty()
     }
 
-    /// Returns each stage with changes, in order, with the numbers of devices touched, entries added and entries removed.
-    pub fn summary(&self) -> Vec<(Stage, usize, usize, usize)> {
-        let mut stages: BTreeMap<Stage, (usize, usize, usize)> = BTreeMap::new();
+    /// Counts the changes of each stage that has any.
+    pub fn summary(&self) -> BTreeMap<Stage, StageCounts> {
+        let mut stages: BTreeMap<Stage, StageCounts> = BTreeMap::new();
         for device in &self.devices {
             let mut last = None;
             for (stage, change) in &device.changes {
-                let count = stages.entry(*stage).or_default();
-                count.0 += usize::from(last.replace(*stage) != Some(*stage));
+                let counts = stages.entry(*stage).or_default();
+                counts.devices += usize::from(last.replace(*stage) != Some(*stage));
                 match change {
-                    Change::Add(_) => count.1 += 1,
-                    Change::Remove(_) => count.2 += 1,
+                    Change::Add(_) => counts.added += 1,
+                    Change::Remove(_) => counts.removed += 1,
                 }
             }
         }
         stages
-            .into_iter()
-            .map(|(stage, (devices, added, removed))| (stage, devices, added, removed))
-            .collect()
     }
+}
+
+/// The numbers of devices touched, entries added and entries removed in a stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageCounts {
+    /// Devices with changes.
+    pub devices: usize,
+    /// Entries added.
+    pub added: usize,
+    /// Entries removed.
+    pub removed: usize,
 }
 
 impl fmt::Display for Plan {
@@ -155,17 +163,19 @@ impl fmt::Display for Plan {
         if self.is_empty() {
             return f.write_str("nothing changes");
         }
-        let lines = self
-            .summary()
-            .into_iter()
-            .map(|(stage, devices, added, removed)| {
-                let devices = format!("{devices} device{}", if devices == 1 { "" } else { "s" });
-                let entries = if added == 1 { "entry" } else { "entries" };
-                format!(
-                    "{}: {devices}, {added} {entries} added, {removed} removed",
-                    stage.text()
-                )
-            });
+        let lines = self.summary().into_iter().map(|(stage, counts)| {
+            let StageCounts {
+                devices,
+                added,
+                removed,
+            } = counts;
+            let devices = format!("{devices} device{}", if devices == 1 { "" } else { "s" });
+            let entries = if added == 1 { "entry" } else { "entries" };
+            format!(
+                "{}: {devices}, {added} {entries} added, {removed} removed",
+                stage.text()
+            )
+        });
         f.write_str(&lines.collect::<Vec<_>>().join("\n"))
     }
 }

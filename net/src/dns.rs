@@ -144,7 +144,7 @@ struct Cache {
     known: HashMap<IpAddr, Known>,
     waiting: VecDeque<IpAddr>,
     /// Addresses that are queued or being looked up.
-    asked: HashSet<IpAddr>,
+    pending: HashSet<IpAddr>,
     /// Time of the next permitted lookup.
     next: Instant,
     counts: Counts,
@@ -164,7 +164,7 @@ impl Cache {
         Self {
             known: HashMap::new(),
             waiting: VecDeque::new(),
-            asked: HashSet::new(),
+            pending: HashSet::new(),
             next: now,
             counts: Counts::default(),
             ended: false,
@@ -174,7 +174,7 @@ impl Cache {
     fn want(&mut self, ip: IpAddr, now: Instant) {
         let ip = ip.to_canonical();
         let is_known = self.known.get(&ip).is_some_and(|known| known.until > now);
-        if is_known || ip.is_unspecified() || ip.is_multicast() || self.asked.contains(&ip) {
+        if is_known || ip.is_unspecified() || ip.is_multicast() || self.pending.contains(&ip) {
             return;
         }
         if self.waiting.len() == MAX_WAITING {
@@ -182,7 +182,7 @@ impl Cache {
             return;
         }
         self.waiting.push_back(ip);
-        self.asked.insert(ip);
+        self.pending.insert(ip);
     }
 
     /// Returns an address to look up now. Otherwise returns the time to wait, or `Err(None)` if the queue is empty.
@@ -198,7 +198,7 @@ impl Cache {
     }
 
     fn put(&mut self, ip: IpAddr, name: Option<String>, now: Instant) {
-        self.asked.remove(&ip);
+        self.pending.remove(&ip);
         let (count, lifetime) = match name {
             Some(_) => (&mut self.counts.found, LIFETIME),
             None => (&mut self.counts.without, LIFETIME_WITHOUT),
@@ -231,7 +231,7 @@ impl Cache {
 
     fn counts(&self) -> Counts {
         Counts {
-            waiting: self.asked.len(),
+            waiting: self.pending.len(),
             cached: self.known.len(),
             ..self.counts
         }

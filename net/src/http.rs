@@ -53,7 +53,7 @@ pub struct Client {
     authorization: Option<String>,
     connection: Option<Connection>,
     /// Maximum number of response bytes to read.
-    most: usize,
+    max_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -76,15 +76,15 @@ impl Client {
             destination,
             authorization,
             connection: None,
-            most: MAX_ANSWER,
+            max_bytes: MAX_ANSWER,
         }
     }
 
     /// Limits the bytes that are read of a response to `most`.
     #[must_use]
-    pub fn limited(self, most: usize) -> Self {
+    pub fn limited(self, max_bytes: usize) -> Self {
         Self {
-            most: most.min(MAX_ANSWER),
+            max_bytes: max_bytes.min(MAX_ANSWER),
             ..self
         }
     }
@@ -127,7 +127,7 @@ impl Client {
             .send_request(message)
             .await
             .map_err(|error| tls::reason(&error, &authority))?;
-        let answer = read(response, self.most)
+        let answer = read(response, self.max_bytes)
             .await
             .map_err(|error| tls::reason(&error, &authority))?;
         Ok(Answer {
@@ -161,7 +161,7 @@ impl Client {
 }
 
 /// Reads at most `most` bytes of the body. If there are more, the rest stays unread and the connection is not reused.
-async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, hyper::Error> {
+async fn read(response: Response<Incoming>, max_bytes: usize) -> Result<Answer, hyper::Error> {
     let status = response.status().as_u16();
     let retry_after = response.headers().get(header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
@@ -174,9 +174,9 @@ async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, hyper
             break;
         };
         if let Ok(data) = frame?.into_data() {
-            let room = most - body.len();
-            is_cut = data.len() > room;
-            body.extend_from_slice(&data[..data.len().min(room)]);
+            let remaining = max_bytes - body.len();
+            is_cut = data.len() > remaining;
+            body.extend_from_slice(&data[..data.len().min(remaining)]);
             if is_cut {
                 break;
             }

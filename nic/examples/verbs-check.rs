@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory::Region;
-use nic::verbs::{Device, Pair, Peer, Refused, Registered, Sender, WorkCompletion, status_name};
+use nic::verbs::{Device, Peer, QueuePair, Refused, RegisteredRegion, Sender, WorkCompletion, status_name};
 
 const LEN: u64 = 1 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,8 +35,8 @@ fn main() -> ExitCode {
         ),
     ];
     let mut failed = 0;
-    for (name, check) in checks {
-        match check(address) {
+    for (name, test) in checks {
+        match test(address) {
             Ok(()) => println!("test {name} ... ok"),
             Err(error) => {
                 failed += 1;
@@ -52,23 +52,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn hold(good: bool, what: &str) -> Outcome {
-    if good { Ok(()) } else { Err(what.into()) }
+fn check(condition: bool, what: &str) -> Outcome {
+    if condition { Ok(()) } else { Err(what.into()) }
 }
 
 struct Ends {
-    memory: Registered,
-    receiver: Pair,
+    memory: RegisteredRegion,
+    receiver: QueuePair,
     sender: Sender,
 }
 
 fn ends(address: IpAddr, reliable: bool) -> Result<Ends, Box<dyn std::error::Error>> {
     let device = Device::open(address)?;
     let memory = device.register(Arc::new(Region::anonymous(LEN, false)?), true)?;
-    let mut receiver = device.pair(reliable, 4, 64)?;
+    let mut receiver = device.queue_pair(reliable, 4, 64)?;
     let mut sender = Sender::new(&device, reliable, 64, 4096)?;
     let mtu = device.mtu();
-    let number = sender.pair().number();
+    let number = sender.queue_pair().number();
     receiver.connect(&Peer {
         address,
         queue_pair: number,
@@ -83,7 +83,7 @@ fn ends(address: IpAddr, reliable: bool) -> Result<Ends, Box<dyn std::error::Err
         own_psn: 0xff_ff00,
         mtu,
     };
-    sender.pair().connect(&to)?;
+    sender.queue_pair().connect(&to)?;
     Ok(Ends {
         memory,
         receiver,
@@ -106,7 +106,7 @@ fn finds_devices(address: IpAddr) -> Outcome {
     Device::open(address)?;
     match Device::open([192, 0, 2, 1].into()) {
         Ok(_) => Err("found one with an address that nobody has".into()),
-        Err(error) => hold(
+        Err(error) => check(
             error.to_string().contains("rdma link"),
             "the error says what to do",
         ),
@@ -127,8 +127,8 @@ fn writes(address: IpAddr, reliable: bool) -> Outcome {
         loop {
             match sender.write(base + at * 32, key, &data(at), None) {
                 Ok(()) => break,
-                Err(Refused::Full) => sender.collect(),
-                Err(other) => return Err(format!("{other:?}").into()),
+                Err(Refused::Full) => sender.poll(),
+                Err(refused) => return Err(format!("{refused:?}").into()),
             }
         }
     }
@@ -136,14 +136,14 @@ fn writes(address: IpAddr, reliable: bool) -> Outcome {
     let post = |sender: &mut Sender, data: &[u8], immediate| {
         wait(
             || {
-                sender.collect();
+                sender.poll();
                 sender.write(base + 900_000, key, data, Some(immediate)).is_ok()
             },
             "room to write",
         )
     };
     post(&mut sender, &long, 0xbeef)?;
-    hold(
+    check(
         sender.write(base, key, &[0; 4097], None) == Err(Refused::TooLong),
         "more than a slot is refused",
     )?;
@@ -151,28 +151,28 @@ fn writes(address: IpAddr, reliable: bool) -> Outcome {
     let mut completed = Vec::new();
     wait(
         || {
-            let mut done = [WorkCompletion::default(); 4];
+            let mut buffer = [WorkCompletion::default(); 4];
             completed.extend(
                 receiver
-                    .received(&mut done)
+                    .poll_received(&mut buffer)
                     .iter()
-                    .map(|done| (done.status, done.immediate, done.len)),
+                    .map(|completion| (completion.status, completion.immediate, completion.len)),
             );
             completed.len() >= 2
         },
         "two immediates",
     )?;
-    hold(
+    check(
         completed == [(0, 0xbeef, 4000), (0, 0xcafe, 0)],
         "the immediates and their lengths",
     )?;
     let mut seen = vec![0; 4000];
     memory.region().read(900_000, &mut seen)?;
-    hold(seen == long, "the long write")?;
+    check(seen == long, "the long write")?;
     for at in 0..2000_u64 {
         let mut seen = [0; 24];
         memory.region().read(at * 32, &mut seen)?;
-        hold(seen[..] == data(at), "each short write")?;
+        check(seen[..] == data(at), "each short write")?;
     }
     Ok(())
 }
@@ -187,22 +187,22 @@ fn adds(address: IpAddr) -> Outcome {
     for at in 0..300_u64 {
         wait(
             || {
-                sender.collect();
-                sender.add(base + at % 3 * 8, key, at).is_ok()
+                sender.poll();
+                sender.fetch_add(base + at % 3 * 8, key, at).is_ok()
             },
             "room to add",
         )?;
     }
     wait(
         || {
-            sender.collect();
-            sender.counts() == (300, 300)
+            sender.poll();
+            (sender.posted(), sender.completed()) == (300, 300)
         },
         "all additions",
     )?;
     for at in 0..3 {
         let sum: u64 = (0..300).filter(|number| number % 3 == at).sum();
-        hold(memory.region().load_u64(at * 8)? == sum, "the sums")?;
+        check(memory.region().load_u64(at * 8)? == sum, "the sums")?;
     }
     Ok(())
 }
@@ -214,21 +214,21 @@ fn is_refused(address: IpAddr) -> Outcome {
         mut sender,
     } = ends(address, true)?;
     for _ in 0..16 {
-        let given = sender.write(memory.address(), memory.key() ^ 0x100, &[1; 8], None);
-        hold(given.is_ok(), "it is taken")?;
+        let posted = sender.write(memory.address(), memory.key() ^ 0x100, &[1; 8], None);
+        check(posted.is_ok(), "it is taken")?;
     }
     wait(
         || {
-            sender.collect();
-            sender.broken().is_some()
+            sender.poll();
+            sender.error_status().is_some()
         },
         "the refusal",
     )?;
-    let name = sender.broken().map(status_name);
-    hold(name.is_some_and(|name| name.contains("access")), "the reason")?;
-    hold(
+    let name = sender.error_status().map(status_name);
+    check(name.is_some_and(|name| name.contains("access")), "the reason")?;
+    check(
         sender.write(memory.address(), memory.key(), &[1; 8], None) == Err(Refused::Broken),
         "nothing more is taken",
     )?;
-    hold(memory.region().load_u64(0)? == 0, "nothing was written")
+    check(memory.region().load_u64(0)? == 0, "nothing was written")
 }

@@ -129,17 +129,17 @@ impl Discard {
         loop {
             // Read before the call: datagrams sent before the flag was set are already in the socket.
             let stopping = stop.load(Ordering::Acquire);
-            let taken = self.take(wait.is_zero() && !stopping)?;
-            if taken > 0 {
+            let received = self.take(wait.is_zero() && !stopping)?;
+            if received > 0 {
                 last = time::monotonic();
                 first = if result.calls == 0 { last } else { first };
-                result.datagrams += taken;
+                result.datagrams += received;
                 result.calls += 1;
             } else if stopping {
                 break;
             }
             // After a full burst, more datagrams are probably waiting.
-            if !wait.is_zero() && !stopping && taken < self.burst.slots() as u64 {
+            if !wait.is_zero() && !stopping && received < self.burst.slots() as u64 {
                 time::sleep(wait);
             }
         }
@@ -159,11 +159,11 @@ impl Discard {
             libc::MSG_DONTWAIT
         };
         // SAFETY: `headers` points to `slots` headers whose pointers lead to the burst's own memory; we hold it alone.
-        let taken =
+        let received =
             unsafe { libc::recvmmsg(fd, headers, slots as libc::c_uint, flags, std::ptr::null_mut()) };
-        if let Ok(taken) = usize::try_from(taken) {
-            self.burst.set_filled(taken);
-            return Ok(taken as u64);
+        if let Ok(received) = usize::try_from(received) {
+            self.burst.set_filled(received);
+            return Ok(received as u64);
         }
         let error = io::Error::last_os_error();
         match error.kind() {

@@ -266,8 +266,8 @@ fn ip(arguments: &[&str]) -> Result<(), Error> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::new("ip", about, io::Error::other(said)))
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::new("ip", about, io::Error::other(stderr)))
 }
 
 /// Sends unmodified frames on an interface of the caller's namespace.

@@ -68,12 +68,14 @@ impl Process {
 
     /// Returns whether the process runs in the network namespace called `name`.
     pub fn is_in(&self, name: &str) -> bool {
-        let wanted = fs::metadata(Path::new("/run/netns").join(name));
-        let found = fs::metadata(format!("/proc/{}/ns/net", self.id));
-        let (Ok(wanted), Ok(found)) = (wanted, found) else {
+        let named_namespace = fs::metadata(Path::new("/run/netns").join(name));
+        let process_namespace = fs::metadata(format!("/proc/{}/ns/net", self.id));
+        let (Ok(named_namespace), Ok(process_namespace)) = (named_namespace, process_namespace) else {
             return false;
         };
-        wanted.dev() == found.dev() && wanted.ino() == found.ino() && !self.has_ended()
+        named_namespace.dev() == process_namespace.dev()
+            && named_namespace.ino() == process_namespace.ino()
+            && !self.has_ended()
     }
 
     /// Sends a signal to the process. It is no error if it has already ended.
@@ -112,12 +114,12 @@ impl Process {
     pub fn wait(&self, patience: Duration) -> bool {
         let start = Instant::now();
         loop {
-            let left = patience.saturating_sub(start.elapsed());
-            let timeout = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+            let remaining = patience.saturating_sub(start.elapsed());
+            let timeout = u32::try_from(remaining.as_millis()).unwrap_or(u32::MAX);
             // A descriptor that cannot be polled does not belong to a running process.
             let ended =
                 sys::poll(&mut [sys::readable(self.handle.as_fd())], timeout).map_or(true, |ready| ready > 0);
-            if ended || left.is_zero() {
+            if ended || remaining.is_zero() {
                 return ended;
             }
         }
@@ -149,14 +151,14 @@ pub fn limit_own(memory: u64, file: u64) -> Result<(), Error> {
         (libc::RLIMIT_DATA, memory),
     ];
     let mut result = Ok(());
-    for (resource, most) in limits {
+    for (resource, max) in limits {
         let limit = libc::rlimit {
-            rlim_cur: most,
-            rlim_max: most,
+            rlim_cur: max,
+            rlim_max: max,
         };
         // SAFETY: the pointer is to a live value of the type that the call reads.
         if unsafe { libc::setrlimit(resource, &limit) } < 0 {
-            result = Err(Error::last("setrlimit", most));
+            result = Err(Error::last("setrlimit", max));
         }
     }
     result

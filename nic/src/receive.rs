@@ -154,8 +154,11 @@ impl std::error::Error for NoRxPath {}
 /// No receive path works; in particular, there may be no such interface.
 pub fn open(interface: &str, options: &Options) -> Result<OpenInterface, NoRxPath> {
     let mut tried = Vec::new();
-    let wanted = options.best..=options.worst;
-    for rx_path in RxPath::ALL.into_iter().filter(|rx_path| wanted.contains(rx_path)) {
+    let permitted = options.best..=options.worst;
+    for rx_path in RxPath::ALL
+        .into_iter()
+        .filter(|rx_path| permitted.contains(rx_path))
+    {
         match open_as(interface, rx_path, options) {
             Ok(opened) => return Ok(OpenInterface { tried, ..opened }),
             Err(error) => tried.push(Refused {

@@ -62,7 +62,7 @@ impl Default for Options {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecvBuffer {
     /// Bytes requested with [`Options::recv_buffer`].
-    pub asked: usize,
+    pub requested: usize,
     /// Bytes that the kernel granted.
-    pub given: usize,
+    pub granted: usize,
 }

@@ -14,8 +14,8 @@ use memory::Region;
 use crate::Error;
 use library::{
     AddressVector, Capacity, Completion, CompletionQueue, Context, DeviceAttributes, Domain, GidEntry,
-    Library, MemoryRegion, PortAttributes, QueuePair, QueuePairAttributes, QueuePairInit, ReceiveRequest,
-    access, library, mask, state,
+    Library, MemoryRegion, PortAttributes, QueuePairAttributes, QueuePairInit, ReceiveRequest, access,
+    library, mask, state,
 };
 
 mod library;
@@ -23,14 +23,24 @@ mod sender;
 
 pub use sender::{Refused, Sender};
 
+/// RNR NAK timer code 12 (InfiniBand specification, table 45): the peer waits 0.64 ms before it retries a message for which
+/// there was no receive buffer.
+const RNR_TIMER_640_US: u8 = 12;
+/// Local ACK timeout code 14 (InfiniBand specification, 9.7.6.1.3): 4.096 us * 2^14 = 67 ms.
+const ACK_TIMEOUT_67_MS: u8 = 14;
+/// Retries after a timeout or a sequence error before the connection breaks; 7 is the maximum.
+const RETRIES: u8 = 7;
+/// Value of `rnr_retry` in ibv_modify_qp(3) that means unlimited retries.
+const RNR_RETRIES_UNLIMITED: u8 = 7;
+
 /// Outstanding reads and atomic operations of a queue pair, both as requester and as responder.
 pub const ATOMICS: u8 = 4;
 
 /// A completed work request, as the device reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorkCompletion {
-    /// Number that was given with the request.
-    pub work: u64,
+    /// ID that was given with the request.
+    pub wr_id: u64,
     /// Status: 0 is success; [`status_name`] names the others.
     pub status: u32,
     /// Immediate data of the received message.
@@ -39,16 +49,21 @@ pub struct WorkCompletion {
     pub len: u32,
 }
 
-/// Checks a returned pointer: null is a failure, whose cause is in errno.
-fn had<T>(made: *mut T, call: &'static str, about: impl std::fmt::Display) -> Result<NonNull<T>, Error> {
-    NonNull::new(made).ok_or_else(|| Error::last(call, about))
+/// Checks the pointer that a call returned. Null is a failure, whose cause is in errno.
+fn non_null<T>(
+    pointer: *mut T,
+    call: &'static str,
+    subject: impl std::fmt::Display,
+) -> Result<NonNull<T>, Error> {
+    NonNull::new(pointer).ok_or_else(|| Error::last(call, subject))
 }
 
-fn good(result: c_int, call: &'static str, about: impl std::fmt::Display) -> Result<(), Error> {
-    if result == 0 {
+/// Checks the result of a call that returns 0 or an errno.
+fn check_errno(errno: c_int, call: &'static str, subject: impl std::fmt::Display) -> Result<(), Error> {
+    if errno == 0 {
         Ok(())
     } else {
-        Err(Error::new(call, about, io::Error::from_raw_os_error(result)))
+        Err(Error::new(call, subject, io::Error::from_raw_os_error(errno)))
     }
 }
 
@@ -70,7 +85,7 @@ pub fn status_name(status: u32) -> &'static str {
 }
 
 /// Returns an address in the form of a device's GID table.
-fn octets(address: IpAddr) -> [u8; 16] {
+fn gid(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
@@ -82,9 +97,15 @@ struct DeviceContext {
     library: &'static Library,
     context: NonNull<Context>,
     domain: NonNull<Domain>,
-    port: u8,
-    /// Index of the address in the port's GID table.
+    port: GidPort,
+}
+
+/// A port of a device, with the entry of its GID table that holds our address.
+#[derive(Clone, Copy, Debug)]
+struct GidPort {
+    number: u8,
     gid_index: u8,
+    /// Path MTU, bytes.
     mtu: u16,
 }
 
@@ -103,36 +124,40 @@ impl Drop for DeviceContext {
     }
 }
 
-/// Finds a port of a device that has the address. Returns (port number, index in the GID table, path MTU in bytes).
-fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Option<(u8, u8, u16)> {
+/// Finds the port of a device that has the address.
+fn find_port(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Option<GidPort> {
     let mut device = DeviceAttributes::default();
     // SAFETY: the device is open, and libibverbs writes fewer bytes than our structure has.
     if unsafe { (library.ibv_query_device)(context.as_ptr(), &raw mut device) } != 0 {
         return None;
     }
-    for port in 1..=device.ports {
+    for number in 1..=device.ports {
         let mut attributes = PortAttributes::default();
         // SAFETY: as above.
-        if unsafe { (library.ibv_query_port)(context.as_ptr(), port, &raw mut attributes) } != 0 {
+        if unsafe { (library.ibv_query_port)(context.as_ptr(), number, &raw mut attributes) } != 0 {
             continue;
         }
         // An address handle has eight bits for the index of the source GID.
-        for index in 0..=u8::try_from(attributes.gids.saturating_sub(1)).unwrap_or(u8::MAX) {
+        for gid_index in 0..=u8::try_from(attributes.gids.saturating_sub(1)).unwrap_or(u8::MAX) {
             let mut entry = GidEntry::default();
             let len = size_of::<GidEntry>();
             // SAFETY: as above; the length is given.
             let result = unsafe {
                 (library._ibv_query_gid_ex)(
                     context.as_ptr(),
-                    port.into(),
-                    index.into(),
+                    number.into(),
+                    gid_index.into(),
                     &raw mut entry,
                     0,
                     len,
                 )
             };
             if result == 0 && entry.kind == library::ROCE_V2 && entry.gid.0 == address {
-                return Some((port, index, 128 << attributes.active_mtu.clamp(1, 5)));
+                return Some(GidPort {
+                    number,
+                    gid_index,
+                    mtu: 128 << attributes.active_mtu.clamp(1, 5),
+                });
             }
         }
     }
@@ -163,23 +188,24 @@ impl Device {
         // SAFETY: the variable is written.
         let list = unsafe { (library.ibv_get_device_list)(&raw mut count) };
         let mut outcome = Err(io::Error::from_raw_os_error(libc::ENODEV));
-        for at in 0..if list.is_null() {
+        let count = if list.is_null() {
             0
         } else {
             usize::try_from(count).unwrap_or(0)
-        } {
+        };
+        for index in 0..count {
             // SAFETY: the list has `count` devices.
-            let device = unsafe { *list.add(at) };
+            let device = unsafe { *list.add(index) };
             // SAFETY: the device is one of the list, which is valid until it is freed below.
             let context = NonNull::new(unsafe { (library.ibv_open_device)(device) });
-            let tried = context
+            let opened = context
                 .ok_or_else(io::Error::last_os_error)
-                .and_then(|context| Self::of(library, context, octets(address)));
+                .and_then(|context| Self::from_context(library, context, gid(address)));
             // A device that could not be opened may have the address, so its error is more useful than "address not found" of
             // another one.
-            let says_more = outcome.as_ref().is_err_and(is_absent);
-            if tried.is_ok() || says_more {
-                outcome = tried;
+            let is_absent_so_far = outcome.as_ref().is_err_and(is_absent);
+            if opened.is_ok() || is_absent_so_far {
+                outcome = opened;
             }
             if outcome.is_ok() {
                 break;
@@ -200,42 +226,44 @@ impl Device {
     }
 
     /// Wraps an open device, or closes it if it does not have the address.
-    fn of(library: &'static Library, context: NonNull<Context>, address: [u8; 16]) -> io::Result<Self> {
-        let found = find(library, context, address);
-        let made = match found {
+    fn from_context(
+        library: &'static Library,
+        context: NonNull<Context>,
+        address: [u8; 16],
+    ) -> io::Result<Self> {
+        let port = find_port(library, context, address);
+        let domain = match port {
             // SAFETY: the device is open.
             Some(_) => NonNull::new(unsafe { (library.ibv_alloc_pd)(context.as_ptr()) })
                 .ok_or_else(io::Error::last_os_error),
             None => Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL)),
         };
-        match (found, made) {
-            (Some((port, gid_index, mtu)), Ok(domain)) => Ok(Self(Arc::new(DeviceContext {
+        match (port, domain) {
+            (Some(port), Ok(domain)) => Ok(Self(Arc::new(DeviceContext {
                 library,
                 context,
                 domain,
                 port,
-                gid_index,
-                mtu,
             }))),
-            (_, made) => {
+            (_, domain) => {
                 // SAFETY: opened once, closed once, and nothing was made with it.
                 unsafe { (library.ibv_close_device)(context.as_ptr()) };
-                Err(made.err().unwrap_or_else(|| io::ErrorKind::Other.into()))
+                Err(domain.err().unwrap_or_else(|| io::ErrorKind::Other.into()))
             }
         }
     }
 
     /// Returns the largest path MTU of the device's port, bytes.
     pub fn mtu(&self) -> u16 {
-        self.0.mtu
+        self.0.port.mtu
     }
 
-    /// Registers a region for local access by the device and, with `for_others`, for remote writes and atomics under its rkey.
+    /// Registers a region for local access by the device and, with `is_remote`, for remote writes and atomics under its rkey.
     ///
     /// # Errors
     /// The system refused, usually because of the limit of locked memory.
-    pub fn register(&self, region: Arc<Region>, for_others: bool) -> Result<Registered, Error> {
-        self.register_from(region, 0, for_others)
+    pub fn register(&self, region: Arc<Region>, is_remote: bool) -> Result<RegisteredRegion, Error> {
+        self.register_from(region, 0, is_remote)
     }
 
     /// Registers the region from byte `start` on. The bytes before it are not accessible remotely.
@@ -246,8 +274,8 @@ impl Device {
         &self,
         region: Arc<Region>,
         start: u64,
-        for_others: bool,
-    ) -> Result<Registered, Error> {
+        is_remote: bool,
+    ) -> Result<RegisteredRegion, Error> {
         let Some(len) = region.len().checked_sub(start).filter(|len| *len > 0) else {
             return Err(Error::new(
                 "ibv_reg_mr",
@@ -255,18 +283,19 @@ impl Device {
                 io::ErrorKind::InvalidInput.into(),
             ));
         };
-        let at = region.as_ptr().wrapping_add(start as usize);
-        let others = if for_others {
+        let first_byte = region.as_ptr().wrapping_add(start as usize);
+        let remote_flags = if is_remote {
             access::REMOTE_WRITE | access::REMOTE_ATOMIC
         } else {
             0
         };
-        let allowed = access::LOCAL_WRITE | others;
-        // SAFETY: `at` and the bytes from there are in the mapping. It lives as long as the registration, which holds the region.
-        // Regions permit writes by a device at any time.
-        let raw =
-            unsafe { (self.0.library.ibv_reg_mr)(self.0.domain.as_ptr(), at.cast(), len as usize, allowed) };
-        let raw = had(raw, "ibv_reg_mr", region.len()).map_err(|error| {
+        let flags = access::LOCAL_WRITE | remote_flags;
+        // SAFETY: `first_byte` and the bytes from there are in the mapping. It lives as long as the registration, which holds the
+        // region. Regions permit writes by a device at any time.
+        let raw = unsafe {
+            (self.0.library.ibv_reg_mr)(self.0.domain.as_ptr(), first_byte.cast(), len as usize, flags)
+        };
+        let raw = non_null(raw, "ibv_reg_mr", region.len()).map_err(|error| {
             let advice = match error.errno() {
                 // The kernel does not let devices write to memory of files on a disk.
                 Some(libc::EFAULT | libc::EOPNOTSUPP) => {
@@ -278,7 +307,7 @@ impl Device {
         })?;
         // SAFETY: it was just made.
         let (lkey, rkey) = unsafe { ((*raw.as_ptr()).lkey, (*raw.as_ptr()).rkey) };
-        Ok(Registered {
+        Ok(RegisteredRegion {
             raw,
             lkey,
             rkey,
@@ -288,35 +317,35 @@ impl Device {
         })
     }
 
-    fn queue(&self, requests: u32) -> Result<NonNull<CompletionQueue>, Error> {
+    fn completion_queue(&self, requests: u32) -> Result<NonNull<CompletionQueue>, Error> {
         let none = std::ptr::null_mut();
         let requests = c_int::try_from(requests).unwrap_or(c_int::MAX);
         // SAFETY: the device is open; the queue has no channel and no context.
         let queue =
             unsafe { (self.0.library.ibv_create_cq)(self.0.context.as_ptr(), requests, none, none, 0) };
-        had(queue, "ibv_create_cq", requests)
+        non_null(queue, "ibv_create_cq", requests)
     }
 
-    /// Creates a queue pair with up to `depth` outstanding requests, which can receive `receives` immediates before it is
-    /// polled.
+    /// Creates a queue pair with up to `depth` outstanding requests, which can receive `receives` messages with immediate data
+    /// before it is polled.
     ///
     /// # Errors
     /// The device cannot create one.
-    pub fn pair(&self, reliable: bool, depth: u32, receives: u32) -> Result<Pair, Error> {
-        let about = if reliable { "RC" } else { "UC" };
-        let mut pair = Pair {
+    pub fn queue_pair(&self, reliable: bool, depth: u32, receives: u32) -> Result<QueuePair, Error> {
+        let transport = if reliable { "RC" } else { "UC" };
+        let mut pair = QueuePair {
             raw: None,
-            sent: Some(self.queue(depth + 1)?),
-            received: None,
+            send_queue: Some(self.completion_queue(depth + 1)?),
+            receive_queue: None,
             number: 0,
             reliable,
             device: self.clone(),
         };
-        pair.received = Some(self.queue(receives + 1)?);
+        pair.receive_queue = Some(self.completion_queue(receives + 1)?);
         let mut init = QueuePairInit {
             context: std::ptr::null_mut(),
-            send_cq: pair.sent.map_or(std::ptr::null_mut(), NonNull::as_ptr),
-            recv_cq: pair.received.map_or(std::ptr::null_mut(), NonNull::as_ptr),
+            send_cq: pair.send_queue.map_or(std::ptr::null_mut(), NonNull::as_ptr),
+            recv_cq: pair.receive_queue.map_or(std::ptr::null_mut(), NonNull::as_ptr),
             shared: std::ptr::null_mut(),
             capacity: Capacity {
                 max_send_wr: depth,
@@ -334,21 +363,21 @@ impl Device {
         };
         // SAFETY: the domain and both queues are open.
         let raw = unsafe { (self.0.library.ibv_create_qp)(self.0.domain.as_ptr(), &raw mut init) };
-        let raw = had(raw, "ibv_create_qp", about)?;
+        let raw = non_null(raw, "ibv_create_qp", transport)?;
         pair.raw = Some(raw);
         // SAFETY: it was just made.
         pair.number = unsafe { (*raw.as_ptr()).number };
-        let allowed = access::REMOTE_WRITE | if reliable { access::REMOTE_ATOMIC } else { 0 };
+        let flags = access::REMOTE_WRITE | if reliable { access::REMOTE_ATOMIC } else { 0 };
         let attributes = QueuePairAttributes {
             state: state::INIT,
-            access: allowed as u32,
-            port: self.0.port,
+            access: flags as u32,
+            port: self.0.port.number,
             ..QueuePairAttributes::default()
         };
         pair.modify(
             attributes,
             mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS,
-            about,
+            transport,
         )?;
         Ok(pair)
     }
@@ -356,7 +385,7 @@ impl Device {
 
 /// Memory registered with a device, until this is dropped.
 #[derive(Debug)]
-pub struct Registered {
+pub struct RegisteredRegion {
     raw: NonNull<MemoryRegion>,
     lkey: u32,
     rkey: u32,
@@ -366,9 +395,9 @@ pub struct Registered {
 }
 
 // SAFETY: a registration belongs to no thread.
-unsafe impl Send for Registered {}
+unsafe impl Send for RegisteredRegion {}
 
-impl Registered {
+impl RegisteredRegion {
     /// Returns the rkey, which authorizes remote writes.
     pub fn key(&self) -> u32 {
         self.rkey
@@ -395,7 +424,7 @@ impl Registered {
     }
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredRegion {
     fn drop(&mut self) {
         // SAFETY: registered once and deregistered once; the region is still mapped.
         unsafe { (self.device.0.library.ibv_dereg_mr)(self.raw.as_ptr()) };
@@ -419,20 +448,22 @@ pub struct Peer {
 
 /// A queue pair of an RDMA device.
 #[derive(Debug)]
-pub struct Pair {
+pub struct QueuePair {
     /// The verbs object. It and the next two are `None` while the queue pair is being created.
-    raw: Option<NonNull<QueuePair>>,
-    sent: Option<NonNull<CompletionQueue>>,
-    received: Option<NonNull<CompletionQueue>>,
+    raw: Option<NonNull<library::QueuePair>>,
+    /// Completions of sent requests.
+    send_queue: Option<NonNull<CompletionQueue>>,
+    /// Completions of received messages.
+    receive_queue: Option<NonNull<CompletionQueue>>,
     number: u32,
     reliable: bool,
     device: Device,
 }
 
 // SAFETY: a queue pair is not bound to a thread; one thread uses it at a time, since every use takes `&mut self`.
-unsafe impl Send for Pair {}
+unsafe impl Send for QueuePair {}
 
-impl Pair {
+impl QueuePair {
     /// Returns the number of the queue pair.
     pub fn number(&self) -> u32 {
         self.number
@@ -442,16 +473,16 @@ impl Pair {
         &mut self,
         mut attributes: QueuePairAttributes,
         mask: c_int,
-        about: impl std::fmt::Display,
+        subject: impl std::fmt::Display,
     ) -> Result<(), Error> {
-        let result = match self.raw {
+        let errno = match self.raw {
             // SAFETY: the pair is open; the attributes are read.
             Some(raw) => unsafe {
                 (self.device.0.library.ibv_modify_qp)(raw.as_ptr(), &raw mut attributes, mask)
             },
             None => libc::EINVAL,
         };
-        good(result, "ibv_modify_qp", about)
+        check_errno(errno, "ibv_modify_qp", subject)
     }
 
     /// Connects the queue pair: moves it to the states "ready to receive" and "ready to send".
@@ -459,13 +490,13 @@ impl Pair {
     /// # Errors
     /// The device refused, usually because there is no route to the address.
     pub fn connect(&mut self, peer: &Peer) -> Result<(), Error> {
-        let about = format!("to {} queue pair {}", peer.address, peer.queue_pair);
+        let subject = format!("to {} queue pair {}", peer.address, peer.queue_pair);
         let address_vector = AddressVector {
-            destination: library::Gid(octets(peer.address)),
-            source_index: self.device.0.gid_index,
+            destination: library::Gid(gid(peer.address)),
+            source_index: self.device.0.port.gid_index,
             hop_limit: 64,
             is_global: 1,
-            port: self.device.0.port,
+            port: self.device.0.port.number,
             ..AddressVector::default()
         };
         let receiving = QueuePairAttributes {
@@ -474,32 +505,29 @@ impl Pair {
             peer: peer.queue_pair,
             rq_psn: peer.psn,
             max_dest_rd_atomic: ATOMICS,
-            // RNR timer code 12: the peer waits 0.64 ms before it retries a message for which there was no receive buffer.
-            min_rnr_timer: 12,
+            min_rnr_timer: RNR_TIMER_640_US,
             address_vector,
             ..QueuePairAttributes::default()
         };
-        let reliable = if self.reliable {
+        let reliable_mask = if self.reliable {
             mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER
         } else {
             0
         };
-        let always = mask::STATE | mask::ADDRESS_VECTOR | mask::PATH_MTU | mask::PEER | mask::RQ_PSN;
-        self.modify(receiving, always | reliable, &about)?;
+        let base_mask = mask::STATE | mask::ADDRESS_VECTOR | mask::PATH_MTU | mask::PEER | mask::RQ_PSN;
+        self.modify(receiving, base_mask | reliable_mask, &subject)?;
         let sending = QueuePairAttributes {
             state: state::READY_TO_SEND,
             sq_psn: peer.own_psn,
-            // Timeout code 14: 4.096 us * 2^14 = 67 ms; seven retries.
-            timeout: 14,
-            retry_cnt: 7,
-            // 7 means unlimited RNR retries.
-            rnr_retry: 7,
+            timeout: ACK_TIMEOUT_67_MS,
+            retry_cnt: RETRIES,
+            rnr_retry: RNR_RETRIES_UNLIMITED,
             max_rd_atomic: ATOMICS,
             ..QueuePairAttributes::default()
         };
-        let reliable = mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::MAX_RD_ATOMIC;
-        let mask = mask::STATE | mask::SQ_PSN | if self.reliable { reliable } else { 0 };
-        self.modify(sending, mask, &about)
+        let reliable_mask = mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::MAX_RD_ATOMIC;
+        let mask = mask::STATE | mask::SQ_PSN | if self.reliable { reliable_mask } else { 0 };
+        self.modify(sending, mask, &subject)
     }
 
     /// Posts `count` receive requests for messages with immediate data; without them, the senders must wait.
@@ -508,55 +536,56 @@ impl Pair {
     /// The receive queue is full.
     pub fn receive(&mut self, count: u32) -> Result<(), Error> {
         let request = ReceiveRequest {
-            work: 0,
+            wr_id: 0,
             next: std::ptr::null(),
-            pieces: std::ptr::null(),
-            count: 0,
+            sg_list: std::ptr::null(),
+            num_sge: 0,
         };
         for _ in 0..count {
             let Some(raw) = self.raw else { break };
-            let mut bad = std::ptr::null();
+            let mut failed = std::ptr::null();
             // SAFETY: the pair is open, and with it its device; a request of no bytes refers to no memory, and is copied.
-            let result = unsafe {
-                ((*(*raw.as_ptr()).context).post_recv)(raw.as_ptr(), &raw const request, &raw mut bad)
+            let errno = unsafe {
+                ((*(*raw.as_ptr()).context).post_recv)(raw.as_ptr(), &raw const request, &raw mut failed)
             };
-            good(result, "ibv_post_recv", count)?;
+            check_errno(errno, "ibv_post_recv", count)?;
         }
         Ok(())
     }
 
     /// Polls for completions of received messages.
-    pub fn received<'a>(&mut self, out: &'a mut [WorkCompletion]) -> &'a [WorkCompletion] {
-        poll(self.received, out)
+    pub fn poll_received<'a>(&mut self, out: &'a mut [WorkCompletion]) -> &'a [WorkCompletion] {
+        poll(self.receive_queue, out)
     }
 
     /// Polls for completions of sent requests.
-    fn sent<'a>(&mut self, out: &'a mut [WorkCompletion]) -> &'a [WorkCompletion] {
-        poll(self.sent, out)
+    fn poll_sent<'a>(&mut self, out: &'a mut [WorkCompletion]) -> &'a [WorkCompletion] {
+        poll(self.send_queue, out)
     }
 }
 
 /// Polls a queue for completions: as many as `out` can hold, but at most 16.
 fn poll(queue: Option<NonNull<CompletionQueue>>, out: &mut [WorkCompletion]) -> &[WorkCompletion] {
-    let mut done = [Completion::default(); 16];
-    let most = out.len().min(done.len());
+    let mut completions = [Completion::default(); 16];
+    let max = out.len().min(completions.len());
     let Some(queue) = queue else { return &[] };
-    // SAFETY: the queue is open, and with it its device; at most `most` entries of `done` are written.
-    let count =
-        unsafe { ((*(*queue.as_ptr()).context).poll_cq)(queue.as_ptr(), most as c_int, done.as_mut_ptr()) };
-    let count = usize::try_from(count).unwrap_or(0).min(most);
-    for (out, done) in out.iter_mut().zip(&done[..count]) {
-        let has_immediate = done.flags & library::WITH_IMMEDIATE != 0;
+    // SAFETY: the queue is open, and with it its device; at most `max` entries of `completions` are written.
+    let count = unsafe {
+        ((*(*queue.as_ptr()).context).poll_cq)(queue.as_ptr(), max as c_int, completions.as_mut_ptr())
+    };
+    let count = usize::try_from(count).unwrap_or(0).min(max);
+    for (out, completion) in out.iter_mut().zip(&completions[..count]) {
+        let has_immediate = completion.flags & library::WITH_IMMEDIATE != 0;
         let immediate = if has_immediate {
-            u32::from_be(done.immediate)
+            u32::from_be(completion.immediate)
         } else {
             0
         };
         *out = WorkCompletion {
-            work: done.work,
-            status: done.status,
+            wr_id: completion.wr_id,
+            status: completion.status,
             immediate,
-            len: done.len,
+            len: completion.len,
         };
     }
     &out[..count]
@@ -573,14 +602,15 @@ fn mtu_code(bytes: u16) -> u32 {
     }
 }
 
-impl Drop for Pair {
+impl Drop for QueuePair {
     fn drop(&mut self) {
         let library = self.device.0.library;
         // SAFETY: each was created once and is destroyed once, the pair before its queues, and all before their device.
         unsafe {
             self.raw.map(|raw| (library.ibv_destroy_qp)(raw.as_ptr()));
-            self.sent.map(|queue| (library.ibv_destroy_cq)(queue.as_ptr()));
-            self.received
+            self.send_queue
+                .map(|queue| (library.ibv_destroy_cq)(queue.as_ptr()));
+            self.receive_queue
                 .map(|queue| (library.ibv_destroy_cq)(queue.as_ptr()));
         }
     }

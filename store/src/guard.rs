@@ -9,9 +9,9 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode};
 
+use crate::join::VIEWS;
 use crate::query::{QueryError, QueryErrorKind};
 
-const TABLES_HINT: &str = "the tables are events, rollups, flows, drops, losses, reports, recordings";
 /// Virtual machine steps between two checks of the deadline: about 20 µs.
 const STEPS_PER_CHECK: i32 = 2000;
 /// Limits of a query. Sizes are in bytes, depths and counts in items. A row in memory is at most its columns times the length
@@ -93,7 +93,7 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
             table_name,
             column_name: "",
         } => is_known(table_name) || !is_built_in(table_name),
-        AuthAction::Read { table_name, .. } => TABLES.contains(&table_name),
+        AuthAction::Read { table_name, .. } => is_readable(table_name),
         AuthAction::Function { function_name } => FUNCTIONS
             .iter()
             .any(|name| name.eq_ignore_ascii_case(function_name)),
@@ -106,8 +106,14 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
     }
 }
 
+/// Returns true if queries may read this view or table.
+fn is_readable(name: &str) -> bool {
+    VIEWS.contains(&name) || TABLES.contains(&name)
+}
+
 fn is_known(table: &str) -> bool {
-    TABLES.iter().any(|name| name.eq_ignore_ascii_case(table))
+    let mut names = VIEWS.iter().chain(TABLES);
+    names.any(|name| name.eq_ignore_ascii_case(table))
 }
 
 /// Returns true if `table` is one that SQLite itself provides.
@@ -150,7 +156,7 @@ fn explain_failure(code: ErrorCode, text: &str, timeout: Duration) -> QueryError
     let (kind, message) = match code {
         ErrorCode::OperationInterrupted => (QueryErrorKind::Timeout, timeout_message(timeout)),
         ErrorCode::AuthorizationForStatementDenied => {
-            (QueryErrorKind::Refused, format!("{text}: queries may only read; {TABLES_HINT}"))
+            (QueryErrorKind::Refused, format!("{text}: queries may only read; {}", tables_hint()))
         }
         ErrorCode::OutOfMemory => (
             QueryErrorKind::TooLarge,
@@ -183,7 +189,7 @@ fn timeout_message(timeout: Duration) -> String {
 
 fn hint(message: &str) -> String {
     if message.starts_with("no such table") {
-        format!("; {TABLES_HINT}")
+        format!("; {}", tables_hint())
     } else if message.starts_with("no such column") {
         "; SELECT * … LIMIT 1 shows the columns".to_owned()
     } else {
@@ -191,15 +197,12 @@ fn hint(message: &str) -> String {
     }
 }
 
-/// Readable names: the views, the tables behind them, SQLite's schema tables, and the JSON table functions.
+fn tables_hint() -> String {
+    format!("the tables are {}", VIEWS.join(", "))
+}
+
+/// Readable names besides the views: the tables behind them, SQLite's schema tables, and the JSON table functions.
 const TABLES: &[&str] = &[
-    "events",
-    "rollups",
-    "flows",
-    "drops",
-    "losses",
-    "reports",
-    "recordings",
     "event_data",
     "first_data",
     "rollup_data",

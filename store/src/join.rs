@@ -19,8 +19,8 @@ pub(crate) const FIRST_RECORD_NAMES: [&str; 2] = ["first of stream ", "base of s
 /// Name of the time of the earliest record that is not a sum over time. Sums of a minute are stored after it, possibly in the
 /// next file.
 pub(crate) const FIRST_RECORD: &str = "first record";
-/// Names of the documented views.
-const VIEWS: [&str; 7] = [
+/// Names of the documented SQL views.
+pub const VIEWS: [&str; 7] = [
     "events",
     "rollups",
     "flows",

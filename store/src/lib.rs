@@ -143,6 +143,7 @@ pub use group_by::{
     TrafficQuery, reports_known_to,
 };
 pub use identity::{FileChange, FileIdentity};
+pub use join::VIEWS;
 pub use losses::{DropKey, DropSum, LinkCount, Losses, ReporterLoss};
 pub use moved::MovedFiles;
 pub use path_use::{

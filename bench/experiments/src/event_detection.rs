@@ -66,17 +66,28 @@ const SUBJECTS: [Subject; 2] = [
     },
 ];
 
+/// A report of a simulated switch.
+struct RecordedDatagram {
+    /// Time of arrival, ns.
+    ts: u64,
+    sender: Reporter,
+    payload: Vec<u8>,
+}
+
 /// All reports in order of arrival, with the ground truth of each.
 #[derive(Default)]
 struct Recording {
-    /// Time of arrival (ns), sender and payload.
-    datagrams: Vec<(u64, Reporter, Vec<u8>)>,
+    datagrams: Vec<RecordedDatagram>,
     ground_truths: Vec<Option<(wire::FlowKey, Vec<HopTruth>)>>,
 }
 
 impl FabricSink for Recording {
-    fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
-        self.datagrams.push((t, *from, payload.to_vec()));
+    fn report(&mut self, ts: u64, sender: &Reporter, payload: &[u8]) {
+        self.datagrams.push(RecordedDatagram {
+            ts,
+            sender: *sender,
+            payload: payload.to_vec(),
+        });
     }
 
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
@@ -100,8 +111,15 @@ struct Reported {
     rows: u64,
 }
 
-/// Flow (`None` for a queue), node, and queue (0 for a flow).
-type Key = (Option<String>, u32, u8);
+/// The origin of a value.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Key {
+    /// The flow, or `None` for a queue.
+    flow: Option<String>,
+    node: u32,
+    /// The queue, or 0 for a flow.
+    queue: u8,
+}
 
 impl Output for Reported {
     fn event(&mut self, event: &Event, _path: &[u32]) {
@@ -117,7 +135,7 @@ impl Output for Reported {
                 .queue
                 .filter(|_| event.metric == Some(Metric::QueueOccupancy))
                 .unwrap_or(0);
-            self.values.insert((flow, node, queue), value);
+            self.values.insert(Key { flow, node, queue }, value);
             self.rows += 1;
         }
     }
@@ -132,7 +150,7 @@ struct Outcome {
     unknown: u64,
     errors: Vec<u64>,
     bursts: u64,
-    found: u64,
+    bursts_found: u64,
 }
 
 impl Outcome {
@@ -147,9 +165,9 @@ impl Outcome {
 
     /// Returns the error that `share` of the values do not exceed. The errors must be sorted.
     fn quantile(&self, share: f64) -> u64 {
-        let at = (self.errors.len() as f64 * share) as usize;
+        let rank = (self.errors.len() as f64 * share) as usize;
         self.errors
-            .get(at.min(self.errors.len().saturating_sub(1)))
+            .get(rank.min(self.errors.len().saturating_sub(1)))
             .copied()
             .unwrap_or(0)
     }
@@ -193,7 +211,7 @@ fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findin
     const TWO_ORDERS: f64 = 100.0;
     let all_found = outcomes
         .iter()
-        .rfind(|(_, outcome)| outcome.found == outcome.bursts);
+        .rfind(|(_, outcome)| outcome.bursts_found == outcome.bursts);
     let two_orders = outcomes
         .iter()
         .find(|(_, outcome)| outcome.factor() >= TWO_ORDERS);
@@ -208,13 +226,13 @@ fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findin
         let hopwise = found.map_or_else(
             || "no threshold: **not confirmed**".to_owned(),
             |(threshold, outcome)| {
-                let confirmed = outcome.factor() >= TWO_ORDERS && outcome.found == outcome.bursts;
+                let confirmed = outcome.factor() >= TWO_ORDERS && outcome.bursts_found == outcome.bursts;
                 format!(
                     "{:.0} at {} {}, {} of {} bursts found: {}",
                     outcome.factor(),
                     units::count(*threshold),
                     subject.unit,
-                    outcome.found,
+                    outcome.bursts_found,
                     outcome.bursts,
                     if confirmed {
                         "confirmed for this workload"
@@ -257,7 +275,7 @@ pub(super) fn network(config: Config, seed: u64) -> Result<Fabric, CliError> {
     let hosts: Vec<u32> = topology.hosts().collect();
     let mut fabric = Fabric::new(topology, config, seed).map_err(failed)?;
     let pairs = hosts.iter().zip(hosts.iter().cycle().skip(5));
-    for (at, (&from, &to)) in pairs.enumerate() {
+    for (index, (&from, &to)) in pairs.enumerate() {
         let steady = FlowSpec {
             payload: 700,
             pattern: Pattern::poisson(1_500),
@@ -269,7 +287,7 @@ pub(super) fn network(config: Config, seed: u64) -> Result<Fabric, CliError> {
             off: 150_000_000,
             random: true,
         };
-        let target = hosts[(at % 2) * (hosts.len() / 2)];
+        let target = hosts[(index % 2) * (hosts.len() / 2)];
         fabric.add_flow(&steady).map_err(failed)?;
         if target != from {
             let bursty = FlowSpec {
@@ -306,22 +324,26 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
     };
     let mut outcome = Outcome::default();
     let mut bursts: BTreeMap<Key, bool> = BTreeMap::new();
-    for ((at, from, payload), truth) in recording.datagrams.iter().zip(&recording.ground_truths) {
+    for (recorded, truth) in recording.datagrams.iter().zip(&recording.ground_truths) {
         let datagram = Datagram {
-            payload,
-            source: octets(from.address),
-            src_port: from.port,
+            payload: &recorded.payload,
+            source: octets(recorded.sender.address),
+            src_port: recorded.sender.port,
             listener: 0,
-            received: *at,
+            received: recorded.ts,
         };
         collector.handle(&[datagram], &mut reported);
-        collector.tick(*at, &mut reported);
+        collector.tick(recorded.ts, &mut reported);
         let Some((flow, hops)) = truth else { continue };
         let flow = subject.per_flow.then(|| flow.to_string());
         for hop in hops {
             // The simulated switches have one queue per egress interface, with its number.
             let queue = if subject.per_flow { 0 } else { hop.egress_if as u8 };
-            let key = (flow.clone(), hop.node, queue);
+            let key = Key {
+                flow: flow.clone(),
+                node: hop.node,
+                queue,
+            };
             let value = (subject.value)(hop);
             outcome.values += 1;
             match reported.values.get(&key) {
@@ -341,7 +363,7 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
     }
     for found in bursts.into_values() {
         outcome.bursts += 1;
-        outcome.found += u64::from(found);
+        outcome.bursts_found += u64::from(found);
     }
     outcome.rows = reported.rows;
     outcome.errors.sort_unstable();
@@ -360,7 +382,7 @@ fn watch_bursts(
         *open.entry(key).or_insert(false) |= reported;
     } else if let Some(found) = open.remove(&key) {
         outcome.bursts += 1;
-        outcome.found += u64::from(found);
+        outcome.bursts_found += u64::from(found);
     }
 }
 
@@ -383,9 +405,9 @@ fn table(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Table {
             outcome.quantile(1.0),
             outcome.unknown,
             outcome.bursts,
-            outcome.found,
+            outcome.bursts_found,
         ]);
-        let share = 100.0 * outcome.found as f64 / outcome.bursts.max(1) as f64;
+        let share = 100.0 * outcome.bursts_found as f64 / outcome.bursts.max(1) as f64;
         found.push((*threshold as f64, share));
     }
     let bursts = line_series("bursts found", found);

@@ -11,7 +11,7 @@ use wire::FlowKey;
 
 use super::{
     bursts::{self, MODELS, Packet},
-    inferred::{self, PAPER, PAPER_MONITOR},
+    inferred::{self, PAPER, PAPER_MONITOR, PaperPoint},
     page::{Cell, Comparison, Findings, Interval, Table, fixed, linear, log, mark_series, row},
     rows::{Observations, Results, Row, Rows, extremes, judgement, listed},
     settings::{Parameter, Settings},
@@ -84,7 +84,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let points = PAPER.into_iter().enumerate();
     Ok(Findings {
         comparisons: points
-            .map(|(at, point)| compare(&outcomes, point, &inferred::compared(&fits, at)))
+            .map(|(index, point)| compare(&outcomes, point, &inferred::compare_fits(&fits, index)))
             .collect(),
         ..Findings::new(
             METHOD,
@@ -246,13 +246,20 @@ impl Outcome {
     }
 }
 
-fn compare(outcomes: &[Outcome], point: (&str, &str, u64, f64), inferred: &str) -> Comparison {
-    let (model, filter, threshold, capacity) = point;
-    let [physical, level] = [filter, "level"].map(|filter| {
+fn compare(outcomes: &[Outcome], point: PaperPoint, inferred: &str) -> Comparison {
+    let PaperPoint {
+        model,
+        algorithm,
+        threshold_us,
+        capacity,
+    } = point;
+    let [physical, level] = [algorithm, "level"].map(|filter| {
         let share = outcomes
             .iter()
-            .find(|one| (one.model, one.filter, one.threshold) == (model, filter, threshold))
-            .map_or(0.0, |one| Interval::of(&one.shares).mean);
+            .find(|outcome| {
+                (outcome.model, outcome.filter, outcome.threshold) == (model, filter, threshold_us)
+            })
+            .map_or(0.0, |outcome| Interval::of(&outcome.shares).mean);
         Outcome::capacity(share).map_or("no event".into(), |capacity| {
             format!(
                 "{} times",
@@ -266,7 +273,7 @@ fn compare(outcomes: &[Outcome], point: (&str, &str, u64, f64), inferred: &str) 
         capacity / PAPER_MONITOR,
         capacity / 1e6
     );
-    Comparison::new(format!("{model}, {filter}, {threshold} us"), paper, hopwise)
+    Comparison::new(format!("{model}, {algorithm}, {threshold_us} us"), paper, hopwise)
 }
 
 fn capacity_table(outcomes: &[Outcome]) -> Table {
@@ -304,12 +311,12 @@ fn capacity_table(outcomes: &[Outcome]) -> Table {
 
 /// Returns the simulated series and, where the paper states figures, the paper's.
 fn lines(table: &Table, model: &str, filter: &str) -> Vec<Series> {
-    let wanted = [("model", model), ("algorithm", filter)];
-    let line = table.line(model, &wanted, "threshold_us", "capacity_mpps");
+    let selection = [("model", model), ("algorithm", filter)];
+    let line = table.line(model, &selection, "threshold_us", "capacity_mpps");
     let paper = PAPER
         .iter()
-        .filter(|one| (one.0, one.1) == (model, filter))
-        .map(|one| (one.2 as f64, one.3));
+        .filter(|point| (point.model, point.algorithm) == (model, filter))
+        .map(|point| (point.threshold_us as f64, point.capacity));
     let first = [(0.0, PAPER_MONITOR)].into_iter().filter(|_| model != "hadoop");
     let paper: Vec<(f64, f64)> = first.chain(paper).collect();
     let mut lines = vec![line.map(|millions| 1e6 * millions)];

@@ -13,16 +13,39 @@ use crate::svg::{Axis, Point, Series, Style};
 
 /// Reports per second that one core of the paper's monitor handles.
 pub(super) const PAPER_MONITOR: f64 = 3.43e6;
-/// The paper's capacities (text of section IV.B): model, algorithm, threshold (us), packets per second.
-pub(super) const PAPER: [(&str, &str, u64, f64); 7] = [
-    ("web", "per-hop", 100, 35.22e6),
-    ("web", "per-hop", 150, 128.59e6),
-    ("cache", "per-hop", 100, 12.21e6),
-    ("cache", "per-hop", 150, 28.01e6),
-    ("web", "moving average", 100, 52.07e6),
-    ("cache", "moving average", 100, 16.76e6),
-    ("cache", "moving average", 150, 67.64e6),
+/// A capacity of the paper (text of section IV.B).
+#[derive(Clone, Copy)]
+pub(super) struct PaperPoint {
+    pub(super) model: &'static str,
+    pub(super) algorithm: &'static str,
+    pub(super) threshold_us: u64,
+    /// Packets per second.
+    pub(super) capacity: f64,
+}
+
+impl PaperPoint {
+    const fn new(model: &'static str, algorithm: &'static str, threshold_us: u64, capacity: f64) -> Self {
+        Self {
+            model,
+            algorithm,
+            threshold_us,
+            capacity,
+        }
+    }
+}
+
+/// The first four points are per-hop, the others moving averages.
+pub(super) const PAPER: [PaperPoint; 7] = [
+    PaperPoint::new("web", "per-hop", 100, 35.22e6),
+    PaperPoint::new("web", "per-hop", 150, 128.59e6),
+    PaperPoint::new("cache", "per-hop", 100, 12.21e6),
+    PaperPoint::new("cache", "per-hop", 150, 28.01e6),
+    PaperPoint::new("web", "moving average", 100, 52.07e6),
+    PaperPoint::new("cache", "moving average", 100, 16.76e6),
+    PaperPoint::new("cache", "moving average", 150, 67.64e6),
 ];
+/// Number of points of the algorithm per-hop.
+const PER_HOP_POINTS: usize = 4;
 /// Longest queue with the web model in the paper, ns.
 const WEB_LONGEST: u64 = 175_000;
 
@@ -82,14 +105,16 @@ fn trace(workload: Workload, model: Model, packets: usize, seed: u64) -> (Vec<u6
     let mut bursts = 0;
     while queues.len() < packets {
         let mut backlog = 0;
-        let mut hot = true;
+        let mut is_hot = true;
         bursts += 1;
-        while hot {
+        while is_hot {
             let lowest = workload.growth * (1_000 - workload.spread) / 1_000;
             let growth = lowest + workload.growth * 2 * workload.spread / 1_000 * random.per_mille() / 1_000;
-            queues.extend((1..=workload.per_period).map(|at| backlog + growth * at / workload.per_period));
+            queues.extend(
+                (1..=workload.per_period).map(|packet| backlog + growth * packet / workload.per_period),
+            );
             backlog += growth;
-            hot = model.stays_hot(&mut random) && queues.len() < packets;
+            is_hot = model.stays_hot(&mut random) && queues.len() < packets;
         }
         queues.extend((0..workload.idle).map(|_| 0));
     }
@@ -130,13 +155,13 @@ impl Fit {
                 for (point, shares) in PAPER
                     .iter()
                     .zip(&mut shares)
-                    .filter(|(point, _)| point.0 == model.name)
+                    .filter(|(point, _)| point.model == model.name)
                 {
                     let reports = reports(
                         &queues,
                         workload.reference,
-                        point.2 * 1_000,
-                        weight(workload, point.1),
+                        point.threshold_us * 1_000,
+                        weight(workload, point.algorithm),
                     );
                     shares.push(reports as f64 / packets as f64);
                 }
@@ -146,15 +171,15 @@ impl Fit {
     }
 
     /// Returns the fitted capacity at a point of the paper, and its difference from the paper's in per cent.
-    fn capacity(&self, at: usize) -> (f64, f64) {
-        let capacity = PAPER_MONITOR / Interval::of(self.shares[at].as_slice()).mean;
-        (capacity, 100.0 * (capacity / PAPER[at].3 - 1.0))
+    fn capacity(&self, point: usize) -> (f64, f64) {
+        let capacity = PAPER_MONITOR / Interval::of(self.shares[point].as_slice()).mean;
+        (capacity, 100.0 * (capacity / PAPER[point].capacity - 1.0))
     }
 
     /// Returns the root mean square of ln(fitted / published capacity) over the points, times 100.
     fn error(&self, points: std::ops::Range<usize>) -> f64 {
         let count = points.len() as f64;
-        let squares = points.map(|at| (self.capacity(at).0 / PAPER[at].3).ln().powi(2));
+        let squares = points.map(|point| (self.capacity(point).0 / PAPER[point].capacity).ln().powi(2));
         100.0 * (squares.sum::<f64>() / count).sqrt()
     }
 }
@@ -168,12 +193,11 @@ fn weight(workload: Workload, algorithm: &str) -> u64 {
 }
 
 /// Describes the fitted capacity and its difference from the paper's, for each workload.
-pub(super) fn compared(tables: &Fits, at: usize) -> String {
-    tables
-        .0
+pub(super) fn compare_fits(fits: &Fits, point: usize) -> String {
+    fits.0
         .iter()
         .map(|fit| {
-            let (capacity, error) = fit.capacity(at);
+            let (capacity, error) = fit.capacity(point);
             format!(
                 "{} {:.1} times ({error:+.0} %)",
                 fit.workload.name,
@@ -202,11 +226,11 @@ pub(super) fn fit_table(fits: &Fits) -> Table {
         one_trace_max,paper_within_traces";
     let mut table = Table::new("fit", "Workloads as we infer them, against the paper", columns);
     for fit in &fits.0 {
-        for (at, (model, algorithm, threshold, paper)) in PAPER.into_iter().enumerate() {
-            let share = Interval::of(fit.shares[at].as_slice());
-            let (capacity, error) = fit.capacity(at);
-            let published = PAPER_MONITOR / paper;
-            let inside = (share.smallest..=share.largest).contains(&published);
+        for (index, point) in PAPER.into_iter().enumerate() {
+            let share = Interval::of(fit.shares[index].as_slice());
+            let (capacity, error) = fit.capacity(index);
+            let published = PAPER_MONITOR / point.capacity;
+            let is_inside = (share.smallest..=share.largest).contains(&published);
             let shares = [
                 published,
                 share.mean,
@@ -217,14 +241,14 @@ pub(super) fn fit_table(fits: &Fits) -> Table {
             ];
             table.push(row![
                 fit.workload.name,
-                model,
-                algorithm,
-                threshold,
-                fixed(paper / 1e6, 2),
+                point.model,
+                point.algorithm,
+                point.threshold_us,
+                fixed(point.capacity / 1e6, 2),
                 fixed(capacity / 1e6, 2),
                 fixed(error, 1),
                 shares.map(|share| fixed(100.0 * share, 2)),
-                if inside { "yes" } else { "no" },
+                if is_inside { "yes" } else { "no" },
             ]);
         }
     }
@@ -237,13 +261,13 @@ fn plot_fits(table: &mut Table, fits: &Fits) {
     let points = PAPER
         .iter()
         .enumerate()
-        .map(|(at, point)| (at as f64, point.3 / PAPER_MONITOR));
+        .map(|(index, point)| (index as f64, point.capacity / PAPER_MONITOR));
     let mut series = vec![Series::new("the paper", Style::Bars, points)];
     for fit in &fits.0 {
-        let points = (0..PAPER.len()).map(|at| {
-            let share = Interval::of(fit.shares[at].as_slice());
+        let points = (0..PAPER.len()).map(|index| {
+            let share = Interval::of(fit.shares[index].as_slice());
             Point {
-                x: at as f64,
+                x: index as f64,
                 y: 1.0 / share.mean,
                 spread: (share.low > 0.0).then(|| (1.0 / share.high, 1.0 / share.low)),
             }
@@ -254,9 +278,13 @@ fn plot_fits(table: &mut Table, fits: &Fits) {
             points: points.collect(),
         });
     }
-    let names = PAPER.iter().map(|(model, algorithm, threshold, _)| {
-        let short = if *algorithm == "per-hop" { "hop" } else { "avg" };
-        format!("{model} {short} {threshold}")
+    let names = PAPER.iter().map(|point| {
+        let algorithm = if point.algorithm == "per-hop" {
+            "hop"
+        } else {
+            "avg"
+        };
+        format!("{} {algorithm} {}", point.model, point.threshold_us)
     });
     let x = Axis {
         name: "model, algorithm, threshold".into(),
@@ -305,12 +333,30 @@ pub(super) fn longest_table(settings: &Settings) -> Table {
     table
 }
 
-/// Returns variations of a workload in one parameter: name of the parameter, its value as text, and the workload.
-fn variations(base: Workload) -> Vec<(&'static str, String, Workload)> {
-    let mut all = vec![("as fitted", String::new(), base)];
+/// A workload that differs from a fitted one in one parameter.
+struct Variation {
+    parameter: &'static str,
+    /// Value of the parameter, as text.
+    value: String,
+    workload: Workload,
+}
+
+impl Variation {
+    fn new(parameter: &'static str, value: impl Into<String>, workload: Workload) -> Self {
+        Self {
+            parameter,
+            value: value.into(),
+            workload,
+        }
+    }
+}
+
+/// Returns variations of a workload in one parameter each, after the workload itself.
+fn variations(base: Workload) -> Vec<Variation> {
+    let mut variations = vec![Variation::new("as fitted", "", base)];
     for percent in [50, 75, 90, 110, 125, 200] {
         let growth = base.growth * percent / 100;
-        all.push((
+        variations.push(Variation::new(
             "growth_us",
             format!("{:.0}", growth as f64 / 1e3),
             Workload { growth, ..base },
@@ -320,7 +366,7 @@ fn variations(base: Workload) -> Vec<(&'static str, String, Workload)> {
         .into_iter()
         .filter(|spread| *spread != base.spread)
     {
-        all.push((
+        variations.push(Variation::new(
             "spread_percent",
             format!("{}", spread / 10),
             Workload { spread, ..base },
@@ -331,20 +377,24 @@ fn variations(base: Workload) -> Vec<(&'static str, String, Workload)> {
         .into_iter()
         .filter(|idle| *idle != base.idle)
     {
-        all.push(("idle_packets", idle.to_string(), Workload { idle, ..base }));
+        variations.push(Variation::new(
+            "idle_packets",
+            idle.to_string(),
+            Workload { idle, ..base },
+        ));
     }
     for per_period in [1, 2, 4, 78, 744]
         .into_iter()
         .filter(|packets| *packets != base.per_period)
     {
-        all.push((
+        variations.push(Variation::new(
             "packets_per_period",
             per_period.to_string(),
             Workload { per_period, ..base },
         ));
     }
     for alpha in [500, 700, 1_000] {
-        all.push((
+        variations.push(Variation::new(
             "alpha",
             format!("{:.1}", alpha as f64 / 1e3),
             Workload { alpha, ..base },
@@ -359,8 +409,12 @@ fn variations(base: Workload) -> Vec<(&'static str, String, Workload)> {
     } else {
         "last reported"
     };
-    all.push(("compared_with", name.into(), Workload { reference, ..base }));
-    all
+    variations.push(Variation::new(
+        "compared_with",
+        name,
+        Workload { reference, ..base },
+    ));
+    variations
 }
 
 pub(super) fn sensitivity_table(settings: &Settings) -> Table {
@@ -370,12 +424,18 @@ pub(super) fn sensitivity_table(settings: &Settings) -> Table {
     let mut table = Table::new("sensitivity", about, columns);
     let seed = settings.value("seed");
     for base in WORKLOADS {
-        for (parameter, value, workload) in variations(base) {
+        for Variation {
+            parameter,
+            value,
+            workload,
+        } in variations(base)
+        {
             let fit = Fit::new(workload, 5 * settings.value("packets"), seed..seed + 1);
-            // The first four points are per-hop, the others moving averages.
-            let errors = [0..4, 4..PAPER.len(), 0..PAPER.len()].map(|points| match fit.error(points) {
-                error if error.is_finite() => fixed(error, 0),
-                _ => Cell::Empty,
+            let errors = [0..PER_HOP_POINTS, PER_HOP_POINTS..PAPER.len(), 0..PAPER.len()].map(|points| {
+                match fit.error(points) {
+                    error if error.is_finite() => fixed(error, 0),
+                    _ => Cell::Empty,
+                }
             });
             table.push(row![base.name, parameter, value.as_str(), errors]);
         }

@@ -23,8 +23,10 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         .help("packets through each switch in a run"),
 ];
 
-/// The paper's latency added by INT (us), and its share of the latency with INT.
-const PAPER: (f64, f64) = (0.692, 0.01587);
+/// The paper's latency added by INT, us.
+const PAPER_ADDED_US: f64 = 0.692;
+/// The paper's share of that in the latency with INT.
+const PAPER_SHARE: f64 = 0.01587;
 const PERCENTILES: [f64; 9] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0];
 
 /// The INT role of a switch.
@@ -215,9 +217,9 @@ fn comparison(rows: &Rows, switch: &str) -> Comparison {
         format!("{switch}: latency that INT adds, and its share of the latency with INT"),
         format!(
             "{} us, {:.3} % of {:.1} us (source, transit and sink)",
-            PAPER.0,
-            PAPER.1 * 100.0,
-            PAPER.0 / PAPER.1
+            PAPER_ADDED_US,
+            PAPER_SHARE * 100.0,
+            PAPER_ADDED_US / PAPER_SHARE
         ),
         texts.join("; "),
     )

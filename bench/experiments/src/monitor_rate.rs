@@ -23,8 +23,39 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::new("items", &[1, 2, 4, 8], 1..=8).help("items of each hop, in the order of the bitmap"),
 ];
 
-/// Capacities in the paper's text: hops, items, thousands of reports per second.
-const PAPER: [(u64, u64, f64); 3] = [(1, 1, 3_593.0), (1, 4, 2_976.0), (4, 8, 1_204.0)];
+/// A capacity in the paper's text.
+#[derive(Clone, Copy)]
+struct PaperPoint {
+    hops: u64,
+    items: u64,
+    /// Reports per second, in thousands.
+    rate: f64,
+}
+
+const PAPER: [PaperPoint; 3] = [
+    PaperPoint {
+        hops: 1,
+        items: 1,
+        rate: 3_593.0,
+    },
+    PaperPoint {
+        hops: 1,
+        items: 4,
+        rate: 2_976.0,
+    },
+    PaperPoint {
+        hops: 4,
+        items: 8,
+        rate: 1_204.0,
+    },
+];
+
+/// Reports to measure: hops of a report, items of each hop, and their workload.
+struct MeasuredCase {
+    hops: u64,
+    items: u64,
+    case: Case,
+}
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let mut cases = Vec::new();
@@ -36,16 +67,20 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
                 bitmap: 0xff00 & !(0xffff >> items),
                 ..Case::PLAIN
             };
-            cases.push((hops, items, case));
+            cases.push(MeasuredCase { hops, items, case });
         }
     }
-    let decoded = timing::in_turn(settings, &cases, |(.., case)| decoding(settings, case))?;
-    let handled = timing::in_turn(settings, &cases, |(.., case)| all(settings, case))?;
+    let decoded = timing::in_turn(settings, &cases, |measured| decoding(settings, &measured.case))?;
+    let handled = timing::in_turn(settings, &cases, |measured| all(settings, &measured.case))?;
     let columns = "hops,items,values,decoding_ns,decoding_ns_min,decoding_ns_max,all_ns,\
         all_ns_min,all_ns_max,all_kps,paper_kps";
     let mut table = Table::new("rate", "Reports by hops and items, on one core", columns);
-    for ((hops, items, _), (decoding, all)) in cases.into_iter().zip(decoded.into_iter().zip(handled)) {
-        let paper = PAPER.iter().find(|paper| (paper.0, paper.1) == (hops, items));
+    for (MeasuredCase { hops, items, .. }, (decoding, all)) in
+        cases.into_iter().zip(decoded.into_iter().zip(handled))
+    {
+        let paper = PAPER
+            .iter()
+            .find(|point| (point.hops, point.items) == (hops, items));
         table.push(row![
             hops,
             items,
@@ -53,14 +88,17 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
             decoding.cells(1),
             all.cells(1),
             fixed(rate(all.median), 0),
-            paper.map(|paper| fixed(paper.2, 0)),
+            paper.map(|point| fixed(point.rate, 0)),
         ]);
     }
     let lines = table.lines("hops", "hopwise, {} hops", "items", "all_ns");
     let mut series: Vec<_> = lines.into_iter().map(|line| line.map(rate)).collect();
     for hops in [1, 4] {
-        let of_hops = PAPER.iter().filter(|one| one.0 == hops);
-        let points = of_hops.map(|one| (one.1 as f64, one.2)).collect();
+        let points = PAPER
+            .iter()
+            .filter(|point| point.hops == hops)
+            .map(|point| (point.items as f64, point.rate))
+            .collect();
         series.push(mark_series(&format!("the paper, {hops} hops"), points));
     }
     table.plot(
@@ -121,7 +159,7 @@ fn rate(ns: f64) -> f64 {
 /// Computes comparisons and remarks from the rows.
 pub(super) fn observe(results: &Results) -> Observations {
     let rows = results.table("rate");
-    let mut comparisons: Vec<Comparison> = PAPER.iter().map(|point| compared(&rows, *point)).collect();
+    let mut comparisons: Vec<Comparison> = PAPER.iter().map(|point| compare(&rows, *point)).collect();
     let mut remarks = Vec::new();
     let points = [("1", "1"), ("4", "1"), ("1", "4")];
     if let [Some(first), Some(hops), Some(items)] =
@@ -152,8 +190,12 @@ pub(super) fn observe(results: &Results) -> Observations {
 }
 
 /// Compares a capacity in the paper's text with the row of the same hops and items.
-fn compared(rows: &Rows, paper: (u64, u64, f64)) -> Comparison {
-    let (hops, items, paper) = paper;
+fn compare(rows: &Rows, point: PaperPoint) -> Comparison {
+    let PaperPoint {
+        hops,
+        items,
+        rate: paper,
+    } = point;
     let row = rows.find(&[("hops", &hops.to_string()), ("items", &items.to_string())]);
     let text = row.map(|row| {
         let [low, high] =

@@ -25,20 +25,36 @@ const PROGRAMS: [&str; 6] = [
     "dta_reporter",
     "dta_translator",
 ];
-/// Resources of the chip: name in the report, name in tables, short name for plots.
-const RESOURCES: [(&str, &str, &str); 12] = [
-    ("phv_containers", "PHV containers", "PHV"),
-    ("sram", "SRAM blocks", "SRAM"),
-    ("tcam", "TCAM blocks", "TCAM"),
-    ("map_ram", "map RAM blocks", "map RAM"),
-    ("meter_alu", "stateful (meter) ALUs", "meters"),
-    ("statistics_alu", "statistics ALUs", "counters"),
-    ("hash_bit", "hash bits", "hash bits"),
-    ("hash_distribution", "hash distribution units", "hashes"),
-    ("crossbar_byte", "match crossbar bytes", "crossbar"),
-    ("gateway", "gateways", "gateways"),
-    ("logical_table", "logical tables", "tables"),
-    ("instruction", "instructions (VLIW)", "VLIW"),
+/// A resource of the chip.
+#[derive(Clone, Copy)]
+struct Resource {
+    /// Name in the compiler's report.
+    name: &'static str,
+    /// Name in tables.
+    title: &'static str,
+    /// Short name for plots.
+    label: &'static str,
+}
+
+impl Resource {
+    const fn new(name: &'static str, title: &'static str, label: &'static str) -> Self {
+        Self { name, title, label }
+    }
+}
+
+const RESOURCES: [Resource; 12] = [
+    Resource::new("phv_containers", "PHV containers", "PHV"),
+    Resource::new("sram", "SRAM blocks", "SRAM"),
+    Resource::new("tcam", "TCAM blocks", "TCAM"),
+    Resource::new("map_ram", "map RAM blocks", "map RAM"),
+    Resource::new("meter_alu", "stateful (meter) ALUs", "meters"),
+    Resource::new("statistics_alu", "statistics ALUs", "counters"),
+    Resource::new("hash_bit", "hash bits", "hash bits"),
+    Resource::new("hash_distribution", "hash distribution units", "hashes"),
+    Resource::new("crossbar_byte", "match crossbar bytes", "crossbar"),
+    Resource::new("gateway", "gateways", "gateways"),
+    Resource::new("logical_table", "logical tables", "tables"),
+    Resource::new("instruction", "instructions (VLIW)", "VLIW"),
 ];
 /// Counts that have no limit per chip: name in the report, name in tables.
 const COUNTS: [(&str, &str); 4] = [
@@ -52,16 +68,16 @@ const COUNTS: [(&str, &str); 4] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Use {
     used: u64,
-    of: u64,
+    available: u64,
 }
 
 impl Use {
     fn percent(self) -> f64 {
-        self.used as f64 * 100.0 / self.of as f64
+        self.used as f64 * 100.0 / self.available as f64
     }
 
     fn text(self) -> String {
-        format!("{} of {} ({:.1} %)", self.used, self.of, self.percent())
+        format!("{} of {} ({:.1} %)", self.used, self.available, self.percent())
     }
 }
 
@@ -74,7 +90,7 @@ impl Report {
         let names: Vec<&String> = report["programs"]
             .as_object()
             .into_iter()
-            .flat_map(|of| of.keys())
+            .flat_map(|programs| programs.keys())
             .collect();
         let mut known = PROGRAMS;
         known.sort_unstable();
@@ -86,16 +102,16 @@ impl Report {
     }
 
     fn resource(&self, program: &str, name: &str) -> Result<Use, CliError> {
-        let found = &self.0["programs"][program][name];
-        let (Some(used), Some(of)) = (found[0].as_u64(), found[1].as_u64()) else {
+        let pair = &self.0["programs"][program][name];
+        let (Some(used), Some(available)) = (pair[0].as_u64(), pair[1].as_u64()) else {
             return Err(failed(format!("the report of {program} lacks {name}")));
         };
-        Ok(Use { used, of })
+        Ok(Use { used, available })
     }
 
     fn count(&self, program: &str, name: &str) -> Result<u64, CliError> {
-        let found = self.0["programs"][program][name].as_u64();
-        found.ok_or_else(|| failed(format!("the report of {program} lacks {name}")))
+        let count = self.0["programs"][program][name].as_u64();
+        count.ok_or_else(|| failed(format!("the report of {program} lacks {name}")))
     }
 }
 
@@ -171,11 +187,11 @@ pub(super) fn observe(results: &Results) -> Observations {
         let shares = limited
             .iter()
             .map(|row| (row.number(program) / row.number("available"), row));
-        let most = shares.max_by(|one, other| one.0.total_cmp(&other.0))?;
+        let (share, row) = shares.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
         Some(format!(
             "`{program}` {}, {:.0} %",
-            most.1.text("resource"),
-            100.0 * most.0
+            row.text("resource"),
+            100.0 * share
         ))
     });
     let mut remarks: Vec<String> = listed("Each program's largest share of a resource: {}.", largest)
@@ -191,9 +207,9 @@ pub(super) fn observe(results: &Results) -> Observations {
 /// Returns a program's shares of the resources as a series of bars.
 fn bars(report: &Report, program: &str) -> Result<Series, CliError> {
     let mut bars = Series::new(program, Style::Bars, []);
-    for (at, (name, ..)) in (0_u32..).zip(RESOURCES) {
-        let share = report.resource(program, name)?.percent();
-        bars.points.push((f64::from(at), share).into());
+    for (index, resource) in (0_u32..).zip(RESOURCES) {
+        let share = report.resource(program, resource.name)?.percent();
+        bars.points.push((f64::from(index), share).into());
     }
     Ok(bars)
 }
@@ -201,7 +217,7 @@ fn bars(report: &Report, program: &str) -> Result<Series, CliError> {
 fn plot(table: &mut Table, report: &Report, title: &str, programs: &[&str]) -> Result<(), CliError> {
     let series = programs.iter().map(|program| bars(report, program));
     let axes = [
-        named(RESOURCES.map(|(_, _, short)| short)),
+        named(RESOURCES.map(|resource| resource.label)),
         linear("of the chip (%)"),
     ];
     table.plot(
@@ -223,8 +239,8 @@ fn programs(report: &Report) -> Result<Table, CliError> {
         }
         table.push(row);
     }
-    for (name, about, _) in RESOURCES {
-        let mut row = row![about, report.resource(PROGRAMS[0], name)?.of];
+    for Resource { name, title, .. } in RESOURCES {
+        let mut row = row![title, report.resource(PROGRAMS[0], name)?.available];
         for program in PROGRAMS {
             row.push(Cell::Count(report.resource(program, name)?.used));
         }
@@ -237,12 +253,12 @@ fn programs(report: &Report) -> Result<Table, CliError> {
 fn reporters(report: &Report) -> Result<Table, CliError> {
     let columns = "resource,postcards,dta_reporter,ratio,postcards_percent,dta_reporter_percent";
     let mut table = Table::new("reporters", "Reports over UDP and by DTA", columns);
-    for (name, about, _) in RESOURCES {
+    for Resource { name, title, .. } in RESOURCES {
         let udp = report.resource("postcards", name)?;
         let dta = report.resource("dta_reporter", name)?;
         let ratio = (udp.used > 0).then(|| fixed(dta.used as f64 / udp.used as f64, 2));
-        let shares = [udp, dta].map(|one| fixed(one.percent(), 1));
-        table.push(row![about, udp.used, dta.used, ratio, shares]);
+        let shares = [udp, dta].map(|usage| fixed(usage.percent(), 1));
+        table.push(row![title, udp.used, dta.used, ratio, shares]);
     }
     let title = "A reporter over UDP and one by DTA";
     plot(&mut table, report, title, &["postcards", "dta_reporter"])?;

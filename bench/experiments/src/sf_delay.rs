@@ -26,8 +26,10 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 
 /// Packets per second at which evenly spaced packets on a path of eight nodes have the paper's mean delay.
 const MATCHED: u64 = 645_000;
-/// The paper's result: nodes of the path, and mean delay (us).
-const PAPER: (u32, f64) = (8, 9.3);
+/// Nodes of the path in the paper's result.
+const PAPER_NODES: u32 = 8;
+/// The paper's mean delay, us.
+const PAPER_DELAY_US: f64 = 9.3;
 /// Mean number of packets in a burst, and rate in a burst as a multiple of the mean rate.
 const BURST: u64 = 1_000;
 const PEAK: u64 = 4;
@@ -141,7 +143,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
 
 /// Returns the paper's mean delay as a mark.
 fn paper() -> Series {
-    mark_series("the paper, N = 8", vec![(PAPER.0.into(), PAPER.1)])
+    mark_series("the paper, N = 8", vec![(PAPER_NODES.into(), PAPER_DELAY_US)])
 }
 
 fn even_table(settings: &Settings) -> Result<Table, CliError> {
@@ -218,7 +220,7 @@ fn arrivals_table(settings: &Settings) -> Result<Table, CliError> {
 pub(super) fn observe(results: &Results) -> Observations {
     let even = results.table("delay");
     let arrivals = results.table("arrivals");
-    let nodes = PAPER.0.to_string();
+    let nodes = PAPER_NODES.to_string();
     let longest = arrivals.with(&[("nodes", &nodes)]);
     let matched = format!(
         "{nodes} nodes, {} packets/s (chosen to give this delay with even arrivals): mean delay",
@@ -227,7 +229,7 @@ pub(super) fn observe(results: &Results) -> Observations {
     let comparisons = vec![
         Comparison::new(
             matched,
-            format!("{} us", PAPER.1),
+            format!("{} us", PAPER_DELAY_US),
             fill_each(
                 &longest,
                 "{arrivals} {delay_mean_us} us ({ci95_low} to {ci95_high})",
@@ -244,8 +246,8 @@ pub(super) fn observe(results: &Results) -> Observations {
         row.fill(&format!(
             "At {{packets_per_s}} packets/s (the paper's abstract: 7.13 M), one flow has {{delay_mean_us}} us at {nodes} nodes; the paper's {} us are {:.1} \
              times that.",
-            PAPER.1,
-            PAPER.1 / row.number("delay_mean_us")
+            PAPER_DELAY_US,
+            PAPER_DELAY_US / row.number("delay_mean_us")
         ))
     }));
     remarks.extend(longest.iter().map(|row| {

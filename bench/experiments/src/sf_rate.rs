@@ -37,10 +37,17 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 /// Number of nodes of the path in the runs by sending rate.
 const NODES: u32 = 8;
 /// Bytes around a report on the paper's link: Ethernet header (14) and FCS (4), IPv4 (20), UDP (8), preamble and gap (20).
-const AROUND: f64 = (14 + 4 + 20 + 8 + 20) as f64;
+const OVERHEAD: f64 = (14 + 4 + 20 + 8 + 20) as f64;
 /// Maximum number of reports in one call of the collector.
 const BURST: usize = 64;
 const BATCH: usize = 8_192;
+
+/// The reports of one case.
+struct RecordedCase {
+    instructions: u64,
+    nodes: u32,
+    recording: Recording,
+}
 
 /// Payloads of reports, in order of arrival.
 #[derive(Default)]
@@ -75,7 +82,7 @@ impl Recording {
     fn bytes(&self) -> f64 {
         self.0
             .iter()
-            .map(|payload| payload.len() as f64 + AROUND)
+            .map(|payload| payload.len() as f64 + OVERHEAD)
             .sum::<f64>()
             / self.0.len().max(1) as f64
     }
@@ -95,19 +102,20 @@ fn collector() -> Collector {
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let mut recordings = Vec::new();
+    let mut cases = Vec::new();
     for &instructions in settings.list("items") {
         for nodes in nodes_of(settings) {
-            recordings.push((instructions, nodes, Recording::of(settings, nodes, instructions)?));
+            cases.push(RecordedCase {
+                instructions,
+                nodes,
+                recording: Recording::of(settings, nodes, instructions)?,
+            });
         }
     }
     Ok(Findings::new(
         METHOD,
         CONDITIONS.map(str::to_owned),
-        [
-            capacity_table(settings, &recordings)?,
-            throughput_table(settings)?,
-        ],
+        [capacity_table(settings, &cases)?, throughput_table(settings)?],
     ))
 }
 
@@ -155,18 +163,16 @@ fn serve(settings: &Settings, payloads: &[Vec<u8>], rate: u64) -> Result<Served,
     })
 }
 
-fn capacity_table(settings: &Settings, recordings: &[(u64, u32, Recording)]) -> Result<Table, CliError> {
+fn capacity_table(settings: &Settings, cases: &[RecordedCase]) -> Result<Table, CliError> {
     let columns = "instructions,nodes,frame_bytes,ns_per_report,ns_per_report_min,\
         ns_per_report_max,reports_mps,reports_mps_min,reports_mps_max,gbps";
     let mut table = Table::new("capacity", "Reports that one core processes, in process", columns);
-    let costs = timing::in_turn(settings, recordings, |(.., recording)| {
-        cost(settings, &recording.0)
-    })?;
-    for ((instructions, nodes, recording), ns) in recordings.iter().zip(costs) {
-        let bytes = recording.bytes();
+    let costs = timing::in_turn(settings, cases, |case| cost(settings, &case.recording.0))?;
+    for (case, ns) in cases.iter().zip(costs) {
+        let bytes = case.recording.bytes();
         table.push(row![
-            *instructions,
-            *nodes,
+            case.instructions,
+            case.nodes,
             fixed(bytes, 0),
             ns.cells(1),
             ns.map(|ns| 1e3 / ns).cells(2),
@@ -195,19 +201,19 @@ fn throughput_table(settings: &Settings) -> Result<Table, CliError> {
         // Factor from thousands of reports per second to Gb/s on the paper's link.
         let gbits = recording.bytes() * 8.0 / 1e6;
         let mut line = Series::new(&format!("{instructions} instructions"), Style::Line, []);
-        for &wanted in settings.list("rate") {
-            let runs = (0..settings.value("runs")).map(|_| serve(settings, &recording.0, wanted));
+        for &rate in settings.list("rate") {
+            let runs = (0..settings.value("runs")).map(|_| serve(settings, &recording.0, rate));
             let runs: Vec<Served> = runs.collect::<Result<_, _>>()?;
             let [sent, processed, ns] = [
                 |run: &Served| run.sent_per_second() / 1e3,
                 |run: &Served| run.received_per_second() / 1e3,
                 Served::ns_per_report,
             ]
-            .map(|of| Spread::of(runs.iter().map(of).collect()));
+            .map(|figure| Spread::of(runs.iter().map(figure).collect()));
             let on_link = processed.map(|rate| gbits * rate);
             table.push(row![
                 instructions,
-                wanted,
+                rate,
                 fixed(sent.median, 1),
                 processed.cells(1),
                 fixed(gbits * sent.median, 3),

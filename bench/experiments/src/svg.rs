@@ -186,7 +186,7 @@ impl Mapped {
             let ticks = (0_u32..).map(f64::from).zip(names).collect();
             (-0.5, axis.categories.len() as f64 - 0.5, ticks)
         } else if axis.scale == Scale::Log {
-            let (low, high, ticks) = log_ticks(low, high, axis.range.is_some());
+            let AxisTicks { low, high, ticks } = log_ticks(low, high, axis.range.is_some());
             (low.log10(), high.log10(), ticks)
         } else if axis.range.is_some() {
             (low, high, linear_ticks(low, high, nice_step(high - low, aim)))
@@ -299,8 +299,15 @@ fn trimmed(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns ends and ticks of a logarithmic axis: decades, and 2 and 5 times if few. Ends move to ticks unless `fixed`.
-fn log_ticks(low: f64, high: f64, fixed: bool) -> (f64, f64, Vec<(f64, String)>) {
+/// The ends of an axis, and its ticks with their labels.
+struct AxisTicks {
+    low: f64,
+    high: f64,
+    ticks: Vec<(f64, String)>,
+}
+
+/// Returns ends and ticks of a logarithmic axis: decades, and 2 and 5 times if few. Ends move to ticks unless `is_fixed`.
+fn log_ticks(low: f64, high: f64, is_fixed: bool) -> AxisTicks {
     let low = low.max(1e-30);
     let high = high.clamp(1e-30, 1e30).max(low);
     let decades = (high / low).log10();
@@ -326,7 +333,7 @@ fn log_ticks(low: f64, high: f64, fixed: bool) -> (f64, f64, Vec<(f64, String)>)
         .copied()
         .find(|tick| *tick >= high * 0.999_999 && *tick > below)
         .unwrap_or(high);
-    let (low, high) = if fixed {
+    let (low, high) = if is_fixed {
         (low, high.max(low * 1.01))
     } else {
         (below, above)
@@ -334,7 +341,11 @@ fn log_ticks(low: f64, high: f64, fixed: bool) -> (f64, f64, Vec<(f64, String)>)
     let shown = all
         .into_iter()
         .filter(|tick| (low * 0.999_999..=high * 1.000_001).contains(tick));
-    (low, high, shown.map(|tick| (tick, log_label(tick))).collect())
+    AxisTicks {
+        low,
+        high,
+        ticks: shown.map(|tick| (tick, log_label(tick))).collect(),
+    }
 }
 
 fn log_label(value: f64) -> String {
@@ -680,7 +691,7 @@ fn bar_series(series: &[Series]) -> usize {
 }
 
 fn dash(index: usize) -> String {
-    match SERIES[index % STYLES].2 {
+    match SERIES[index % STYLES].dash {
         "" => String::new(),
         pattern => format!(r#" stroke-dasharray="{pattern}""#),
     }

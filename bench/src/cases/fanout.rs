@@ -46,8 +46,12 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let mut dropped = 0;
     // Both are measured in each run, so that a change of the machine's speed affects both.
     for run in 0..plan.runs + plan.warm_ups() {
-        let (one, ..) = measured(plan, 1, &case, &payloads)?;
-        let (two, sent, lost) = measured(plan, 2, &case, &payloads)?;
+        let one = measure(plan, 1, &case, &payloads)?.costs;
+        let Measurement {
+            costs: two,
+            sent,
+            dropped: run_dropped,
+        } = measure(plan, 2, &case, &payloads)?;
         if run < plan.warm_ups() {
             continue;
         }
@@ -55,7 +59,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         ones.push(one.busiest());
         twos.push(two);
         datagrams += sent;
-        dropped += lost;
+        dropped += run_dropped;
     }
 
     let included = "the thread of the input from packets in memory: inner flow, loss accounting, copy; the busiest of it \
@@ -77,33 +81,34 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     ))
 }
 
-/// Measures one run. Returns the costs, the number of datagrams, and how many of them were dropped.
-fn measured(
-    plan: &Plan,
-    workers: usize,
-    case: &Case,
-    payloads: &[&[u8]],
-) -> Result<(Costs, u64, u64), Failure> {
+/// The costs of one run, the number of datagrams, and how many of them were dropped.
+struct Measurement {
+    costs: Costs,
+    sent: u64,
+    dropped: u64,
+}
+
+fn measure(plan: &Plan, workers: usize, case: &Case, payloads: &[&[u8]]) -> Result<Measurement, Failure> {
     // The first of two runs only creates the state of all flows; its costs are subtracted.
-    let before = processed(workers, case, payloads, Duration::ZERO)?;
-    let all = processed(workers, case, payloads, plan.each)?;
-    let sent = all.sent - before.sent;
-    let dropped = all.dropped - before.dropped;
+    let first = process(workers, case, payloads, Duration::ZERO)?;
+    let second = process(workers, case, payloads, plan.each)?;
+    let sent = second.sent - first.sent;
+    let dropped = second.dropped - first.dropped;
     let [input, worker, workers] = [
-        all.input_ns.saturating_sub(before.input_ns),
-        all.busiest_ns.saturating_sub(before.busiest_ns),
-        all.workers_ns.saturating_sub(before.workers_ns),
+        second.input_ns.saturating_sub(first.input_ns),
+        second.busiest_ns.saturating_sub(first.busiest_ns),
+        second.workers_ns.saturating_sub(first.workers_ns),
     ]
     .map(|ns| ns as f64 / sent.max(1) as f64);
-    Ok((
-        Costs {
+    Ok(Measurement {
+        costs: Costs {
             input,
             worker,
             workers,
         },
         sent,
         dropped,
-    ))
+    })
 }
 
 /// Counters and CPU time of one run.
@@ -117,7 +122,7 @@ struct Run {
 }
 
 /// Processes each report twice, then reports for `span`.
-fn processed(workers: usize, case: &Case, payloads: &[&[u8]], span: Duration) -> Result<Run, Failure> {
+fn process(workers: usize, case: &Case, payloads: &[&[u8]], span: Duration) -> Result<Run, Failure> {
     let mut sent = 0;
     let mut input_ns = 0;
     let collectors = (0..workers).map(|_| case.collector()).collect();

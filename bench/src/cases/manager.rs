@@ -317,18 +317,28 @@ fn targets() -> Targets {
     targets.collect()
 }
 
+/// The answer of a device, until it arrives.
+struct AnswerInFlight {
+    /// Time of arrival, ns.
+    arrival: u64,
+    node: NodeId,
+    /// ID of the command.
+    id: u64,
+    answer: Answer,
+}
+
 /// Fills all devices. Returns the simulated time that this takes, ns.
 fn fill(targets: Targets) -> Result<u64, CliError> {
     let mut reconciler = Reconciler::new(Timing::default(), Order::default());
     reconciler.set_targets(targets, 1);
     reconciler.set_term(Some(1), 1);
     let mut rules: BTreeMap<NodeId, Rules> = BTreeMap::new();
-    let mut in_flight: Vec<(u64, NodeId, u64, Answer)> = Vec::new();
+    let mut in_flight: Vec<AnswerInFlight> = Vec::new();
     for step in 0..10_000 {
         let now = 1 + step * MS;
-        let (due, rest): (Vec<_>, Vec<_>) = in_flight.into_iter().partition(|(at, ..)| *at <= now);
+        let (due, rest): (Vec<_>, Vec<_>) = in_flight.into_iter().partition(|answer| answer.arrival <= now);
         in_flight = rest;
-        for (_, node, id, answer) in due {
+        for AnswerInFlight { node, id, answer, .. } in due {
             reconciler.answer(node, id, answer, now);
         }
         if reconciler.in_sync() == reconciler.phases().count() {
@@ -341,7 +351,12 @@ fn fill(targets: Targets) -> Result<u64, CliError> {
         } in commands
         {
             let answer = execute(rules.entry(node).or_default(), request);
-            in_flight.push((now + 2 * ONE_WAY, node, id, answer));
+            in_flight.push(AnswerInFlight {
+                arrival: now + 2 * ONE_WAY,
+                node,
+                id,
+                answer,
+            });
         }
     }
     Err(CliError::new(

@@ -22,8 +22,6 @@ const MIN_BYTES_FOR_WIDE_PART: u32 = 256 << 20;
 const TABLE_SETTINGS: &str =
     "MODIFY SETTING non_replicated_deduplication_window = 10000, min_bytes_for_wide_part = 268435456";
 const ADD_KIND_INDEX: &str = "ADD INDEX IF NOT EXISTS kinds kind TYPE set(16) GRANULARITY 1";
-/// ClickHouse's error code for a change that a table engine does not support.
-const NOT_IMPLEMENTED: u32 = 48;
 /// Value for an absent node, interface or queue, because 0 is a valid one.
 pub const ABSENT: u32 = u32::MAX;
 /// The columns of a flow's key.
@@ -35,6 +33,49 @@ const FLOW_COLUMNS: [Column; 6] = [
     Column::new("dport", Kind::U16, ""),
     Column::new("proto", Kind::U8, ""),
 ];
+
+/// Error codes of ClickHouse, named as in its `src/Common/ErrorCodes.cpp`.
+pub mod error_code {
+    #![expect(missing_docs, reason = "the names are ClickHouse's")]
+
+    pub const UNKNOWN_TABLE: u32 = 60;
+    pub const UNKNOWN_DATABASE: u32 = 81;
+    pub const NOT_IMPLEMENTED: u32 = 48;
+    pub const TOO_MANY_ROWS: u32 = 158;
+    pub const TIMEOUT_EXCEEDED: u32 = 159;
+    pub const TOO_SLOW: u32 = 160;
+    pub const READONLY: u32 = 164;
+    pub const UNKNOWN_USER: u32 = 192;
+    pub const WRONG_PASSWORD: u32 = 193;
+    pub const REQUIRED_PASSWORD: u32 = 194;
+    pub const IP_ADDRESS_NOT_ALLOWED: u32 = 195;
+    pub const MEMORY_LIMIT_EXCEEDED: u32 = 241;
+    pub const TOO_MANY_BYTES: u32 = 307;
+    pub const TOO_MANY_ROWS_OR_BYTES: u32 = 396;
+    pub const ACCESS_DENIED: u32 = 497;
+    pub const AUTHENTICATION_FAILED: u32 = 516;
+
+    /// Errors about values in the rows of an insert, in the order of the numbers: `CANNOT_PARSE_TEXT`,
+    /// `CANNOT_PARSE_QUOTED_STRING`, `CANNOT_PARSE_INPUT_ASSERTION_FAILED`, `CANNOT_READ_ALL_DATA`, `CANNOT_PARSE_DATE`,
+    /// `CANNOT_PARSE_DATETIME`, `ARGUMENT_OUT_OF_BOUND`, `CANNOT_PARSE_NUMBER` and `TOO_LARGE_STRING_SIZE`.
+    pub(super) const OF_VALUES: [u32; 9] = [6, 26, 27, 33, 38, 41, 69, 72, 131];
+}
+
+/// Returns whether an error code means invalid credentials.
+pub fn is_login_error(code: u32) -> bool {
+    use error_code::{
+        AUTHENTICATION_FAILED, IP_ADDRESS_NOT_ALLOWED, REQUIRED_PASSWORD, UNKNOWN_USER, WRONG_PASSWORD,
+    };
+    matches!(
+        code,
+        UNKNOWN_USER | WRONG_PASSWORD | REQUIRED_PASSWORD | IP_ADDRESS_NOT_ALLOWED | AUTHENTICATION_FAILED
+    )
+}
+
+/// Returns whether an error code means that the user may not do this: invalid credentials, or a missing permission.
+fn is_unauthorised(code: u32) -> bool {
+    is_login_error(code) || code == error_code::ACCESS_DENIED
+}
 
 /// A ClickHouse database and the tables for records.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,11 +171,10 @@ impl ClickHouse {
         let reason = one_line(response.body);
         let retry_after = response.retry_after;
         match (response.status, code) {
-            (401 | 403, _) | (_, Some(192..=195 | 497 | 516)) => Outcome::Unauthorised { reason },
-            // Errors about values: cannot parse, too large, unknown enumeration value.
-            (_, Some(6 | 26 | 27 | 33 | 38 | 41 | 69 | 72 | 131)) | (413, None) => {
-                Outcome::Refused { reason }
-            }
+            (401 | 403, _) => Outcome::Unauthorised { reason },
+            (_, Some(code)) if is_unauthorised(code) => Outcome::Unauthorised { reason },
+            (_, Some(code)) if error_code::OF_VALUES.contains(&code) => Outcome::Refused { reason },
+            (413, None) => Outcome::Refused { reason },
             // Other errors concern the table or the server: the records are sent again once that is fixed.
             _ => Outcome::Failed { reason, retry_after },
         }
@@ -329,7 +369,7 @@ impl HttpSink for ClickHouse {
             .any(|change| request.body.ends_with(change.as_bytes()));
         match (response.status, code(response.body)) {
             (200..=299, None) => Ok(()),
-            (_, Some(NOT_IMPLEMENTED)) if is_of_engine => Ok(()),
+            (_, Some(error_code::NOT_IMPLEMENTED)) if is_of_engine => Ok(()),
             _ => Err(format!("the server refuses: {}", response_summary(response))),
         }
     }
@@ -355,20 +395,17 @@ impl HttpSink for ClickHouse {
 
     fn probed(&self, streams: &[Stream], response: &Response<'_>) -> Result<(), String> {
         let code = code(response.body);
-        match (response.status, code) {
-            (401 | 403, _) | (_, Some(192..=195 | 497 | 516)) => {
-                return Err(format!(
-                    "ClickHouse refuses the credentials ({}); correct user and password_file",
-                    response_summary(response)
-                ));
-            }
-            (200..=299, None) => {}
-            _ => {
-                return Err(format!(
-                    "ClickHouse does not answer as expected: {}",
-                    response_summary(response)
-                ));
-            }
+        if matches!(response.status, 401 | 403) || code.is_some_and(is_unauthorised) {
+            return Err(format!(
+                "ClickHouse refuses the credentials ({}); correct user and password_file",
+                response_summary(response)
+            ));
+        }
+        if !(200..=299).contains(&response.status) || code.is_some() {
+            return Err(format!(
+                "ClickHouse does not answer as expected: {}",
+                response_summary(response)
+            ));
         }
         let text = String::from_utf8_lossy(response.body);
         for stream in streams {

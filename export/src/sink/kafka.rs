@@ -32,6 +32,10 @@ use protocol::{Produced, ProducerId};
 
 /// The error code `UNKNOWN_TOPIC_OR_PARTITION`.
 pub const UNKNOWN_TOPIC: i16 = 3;
+/// The error code `TOPIC_AUTHORIZATION_FAILED`.
+pub const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
+/// The error code `CLUSTER_AUTHORIZATION_FAILED`.
+pub const CLUSTER_AUTHORIZATION_FAILED: i16 = 31;
 /// Maximum size of a chunk's messages before compression, bytes.
 const MAX_CHUNK_BYTES: usize = 900_000;
 /// Maximum size of a message's fields other than key, value and headers, bytes.
@@ -544,76 +548,89 @@ enum Kind {
     Retry,
 }
 
-/// Kafka's error codes, their names in its documentation, and the reaction. A duplicate sequence number means that an earlier
+/// An error code of Kafka, its name in the documentation, and the reaction.
+struct ErrorCode {
+    code: i16,
+    name: &'static str,
+    kind: Kind,
+}
+
+impl ErrorCode {
+    const fn new(code: i16, name: &'static str, kind: Kind) -> Self {
+        Self { code, name, kind }
+    }
+}
+
+/// The error codes of <https://kafka.apache.org/protocol.html#protocol_error_codes>. A duplicate sequence number means that an earlier
 /// request stored the chunk.
-const ERRORS: [(i16, &str, Kind); 51] = {
+const ERRORS: [ErrorCode; 51] = {
     use Kind::{Denied, Forgotten, Moved, Permanent, Retry, Stored};
     [
-        (-1, "UNKNOWN_SERVER_ERROR", Retry),
-        (0, "no error", Stored),
-        (1, "OFFSET_OUT_OF_RANGE", Retry),
-        (2, "CORRUPT_MESSAGE", Retry),
-        (3, "UNKNOWN_TOPIC_OR_PARTITION", Moved),
-        (5, "LEADER_NOT_AVAILABLE", Moved),
-        (6, "NOT_LEADER_OR_FOLLOWER", Moved),
-        (7, "REQUEST_TIMED_OUT", Retry),
-        (8, "BROKER_NOT_AVAILABLE", Moved),
-        (9, "REPLICA_NOT_AVAILABLE", Moved),
-        (10, "MESSAGE_TOO_LARGE", Permanent),
-        (13, "NETWORK_EXCEPTION", Moved),
-        (14, "COORDINATOR_LOAD_IN_PROGRESS", Retry),
-        (15, "COORDINATOR_NOT_AVAILABLE", Retry),
-        (16, "NOT_COORDINATOR", Retry),
-        (17, "INVALID_TOPIC_EXCEPTION", Retry),
-        (18, "RECORD_LIST_TOO_LARGE", Permanent),
-        (19, "NOT_ENOUGH_REPLICAS", Retry),
-        (20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND", Retry),
-        (21, "INVALID_REQUIRED_ACKS", Retry),
-        (29, "TOPIC_AUTHORIZATION_FAILED", Denied),
-        (31, "CLUSTER_AUTHORIZATION_FAILED", Denied),
-        (32, "INVALID_TIMESTAMP", Permanent),
-        (33, "UNSUPPORTED_SASL_MECHANISM", Retry),
-        (34, "ILLEGAL_SASL_STATE", Retry),
-        (35, "UNSUPPORTED_VERSION", Retry),
-        (36, "TOPIC_ALREADY_EXISTS", Retry),
-        (37, "INVALID_PARTITIONS", Retry),
-        (38, "INVALID_REPLICATION_FACTOR", Retry),
-        (40, "INVALID_CONFIG", Retry),
-        (41, "NOT_CONTROLLER", Retry),
-        (42, "INVALID_REQUEST", Retry),
-        (43, "UNSUPPORTED_FOR_MESSAGE_FORMAT", Retry),
-        (44, "POLICY_VIOLATION", Permanent),
-        (45, "OUT_OF_ORDER_SEQUENCE_NUMBER", Forgotten),
-        (46, "DUPLICATE_SEQUENCE_NUMBER", Stored),
-        (47, "INVALID_PRODUCER_EPOCH", Forgotten),
-        (49, "INVALID_PRODUCER_ID_MAPPING", Forgotten),
-        (53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", Denied),
-        (56, "KAFKA_STORAGE_ERROR", Moved),
-        (58, "SASL_AUTHENTICATION_FAILED", Denied),
-        (59, "UNKNOWN_PRODUCER_ID", Forgotten),
-        (72, "LISTENER_NOT_FOUND", Moved),
-        (74, "FENCED_LEADER_EPOCH", Moved),
-        (75, "UNKNOWN_LEADER_EPOCH", Moved),
-        (76, "UNSUPPORTED_COMPRESSION_TYPE", Retry),
-        (78, "OFFSET_NOT_AVAILABLE", Retry),
-        (87, "INVALID_RECORD", Permanent),
-        (89, "THROTTLING_QUOTA_EXCEEDED", Retry),
-        (90, "PRODUCER_FENCED", Forgotten),
-        (100, "UNKNOWN_TOPIC_ID", Moved),
+        ErrorCode::new(-1, "UNKNOWN_SERVER_ERROR", Retry),
+        ErrorCode::new(0, "no error", Stored),
+        ErrorCode::new(1, "OFFSET_OUT_OF_RANGE", Retry),
+        ErrorCode::new(2, "CORRUPT_MESSAGE", Retry),
+        ErrorCode::new(3, "UNKNOWN_TOPIC_OR_PARTITION", Moved),
+        ErrorCode::new(5, "LEADER_NOT_AVAILABLE", Moved),
+        ErrorCode::new(6, "NOT_LEADER_OR_FOLLOWER", Moved),
+        ErrorCode::new(7, "REQUEST_TIMED_OUT", Retry),
+        ErrorCode::new(8, "BROKER_NOT_AVAILABLE", Moved),
+        ErrorCode::new(9, "REPLICA_NOT_AVAILABLE", Moved),
+        ErrorCode::new(10, "MESSAGE_TOO_LARGE", Permanent),
+        ErrorCode::new(13, "NETWORK_EXCEPTION", Moved),
+        ErrorCode::new(14, "COORDINATOR_LOAD_IN_PROGRESS", Retry),
+        ErrorCode::new(15, "COORDINATOR_NOT_AVAILABLE", Retry),
+        ErrorCode::new(16, "NOT_COORDINATOR", Retry),
+        ErrorCode::new(17, "INVALID_TOPIC_EXCEPTION", Retry),
+        ErrorCode::new(18, "RECORD_LIST_TOO_LARGE", Permanent),
+        ErrorCode::new(19, "NOT_ENOUGH_REPLICAS", Retry),
+        ErrorCode::new(20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND", Retry),
+        ErrorCode::new(21, "INVALID_REQUIRED_ACKS", Retry),
+        ErrorCode::new(29, "TOPIC_AUTHORIZATION_FAILED", Denied),
+        ErrorCode::new(31, "CLUSTER_AUTHORIZATION_FAILED", Denied),
+        ErrorCode::new(32, "INVALID_TIMESTAMP", Permanent),
+        ErrorCode::new(33, "UNSUPPORTED_SASL_MECHANISM", Retry),
+        ErrorCode::new(34, "ILLEGAL_SASL_STATE", Retry),
+        ErrorCode::new(35, "UNSUPPORTED_VERSION", Retry),
+        ErrorCode::new(36, "TOPIC_ALREADY_EXISTS", Retry),
+        ErrorCode::new(37, "INVALID_PARTITIONS", Retry),
+        ErrorCode::new(38, "INVALID_REPLICATION_FACTOR", Retry),
+        ErrorCode::new(40, "INVALID_CONFIG", Retry),
+        ErrorCode::new(41, "NOT_CONTROLLER", Retry),
+        ErrorCode::new(42, "INVALID_REQUEST", Retry),
+        ErrorCode::new(43, "UNSUPPORTED_FOR_MESSAGE_FORMAT", Retry),
+        ErrorCode::new(44, "POLICY_VIOLATION", Permanent),
+        ErrorCode::new(45, "OUT_OF_ORDER_SEQUENCE_NUMBER", Forgotten),
+        ErrorCode::new(46, "DUPLICATE_SEQUENCE_NUMBER", Stored),
+        ErrorCode::new(47, "INVALID_PRODUCER_EPOCH", Forgotten),
+        ErrorCode::new(49, "INVALID_PRODUCER_ID_MAPPING", Forgotten),
+        ErrorCode::new(53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", Denied),
+        ErrorCode::new(56, "KAFKA_STORAGE_ERROR", Moved),
+        ErrorCode::new(58, "SASL_AUTHENTICATION_FAILED", Denied),
+        ErrorCode::new(59, "UNKNOWN_PRODUCER_ID", Forgotten),
+        ErrorCode::new(72, "LISTENER_NOT_FOUND", Moved),
+        ErrorCode::new(74, "FENCED_LEADER_EPOCH", Moved),
+        ErrorCode::new(75, "UNKNOWN_LEADER_EPOCH", Moved),
+        ErrorCode::new(76, "UNSUPPORTED_COMPRESSION_TYPE", Retry),
+        ErrorCode::new(78, "OFFSET_NOT_AVAILABLE", Retry),
+        ErrorCode::new(87, "INVALID_RECORD", Permanent),
+        ErrorCode::new(89, "THROTTLING_QUOTA_EXCEEDED", Retry),
+        ErrorCode::new(90, "PRODUCER_FENCED", Forgotten),
+        ErrorCode::new(100, "UNKNOWN_TOPIC_ID", Moved),
     ]
 };
 
 fn kind(error: i16) -> Kind {
     ERRORS
         .iter()
-        .find(|(code, ..)| *code == error)
-        .map_or(Kind::Retry, |(.., kind)| *kind)
+        .find(|known| known.code == error)
+        .map_or(Kind::Retry, |known| known.kind)
 }
 
 /// Returns the name of an error code, or its number if unknown.
 pub fn name(error: i16) -> Cow<'static, str> {
-    match ERRORS.iter().find(|(code, ..)| *code == error) {
-        Some((_, name, _)) => Cow::Borrowed(name),
+    match ERRORS.iter().find(|known| known.code == error) {
+        Some(known) => Cow::Borrowed(known.name),
         None => Cow::Owned(format!("error {error} of Kafka")),
     }
 }

@@ -19,12 +19,19 @@
 
 use super::{Batch, HttpSink, Request, Response, one_line, response_summary, unauthorised};
 use crate::outcome::Outcome;
-use crate::protobuf::{FIXED_64, VARINT, Wire, read_field, tag, varint, write_bytes};
+use crate::protobuf::{BYTES, FIXED_64, VARINT, Wire, read_field, tag, varint, write_bytes};
 use crate::record::{FieldKind, Record, SCHEMA, Stream, Value};
 use crate::text;
 use collector::event::Rollup;
 use detect::Metric;
 use wire::FlowKey;
+
+use self::fields::{
+    any_value, data, export_request, histogram_point, key_value, log_record, metric, number_point, point,
+    resource, resource_records, scope, scope_records,
+};
+
+mod fields;
 
 /// The quantiles, each a gauge.
 const QUANTILES: [(&str, Quantile); 2] = [(".p50", |rollup| rollup.p50), (".p99", |rollup| rollup.p99)];
@@ -79,19 +86,21 @@ impl Otlp {
     /// down to the scope's records.
     fn request_of(&self, stream: Stream, collector: &str, records: &[u8], rows: Vec<usize>) -> Request {
         let mut body = Vec::with_capacity(records.len() + 256);
-        nested(1, &mut body, |resource_records| {
-            nested(1, resource_records, |resource| {
-                attribute(1, "service.name", Value::Text(&self.options.service), resource);
+        nested(export_request::RESOURCE_RECORDS, &mut body, |out| {
+            nested(resource_records::RESOURCE, out, |out| {
+                let service = Value::Text(&self.options.service);
+                attribute(resource::ATTRIBUTES, "service.name", service, out);
                 if !collector.is_empty() {
-                    attribute(1, "service.instance.id", Value::Text(collector), resource);
+                    let instance = Value::Text(collector);
+                    attribute(resource::ATTRIBUTES, "service.instance.id", instance, out);
                 }
             });
-            nested(2, resource_records, |scope_records| {
-                nested(1, scope_records, |scope| {
-                    write_bytes(1, b"hopwise", scope);
-                    write_bytes(2, SCHEMA.to_string().as_bytes(), scope);
+            nested(resource_records::SCOPE_RECORDS, out, |out| {
+                nested(scope_records::SCOPE, out, |out| {
+                    write_bytes(scope::NAME, b"hopwise", out);
+                    write_bytes(scope::VERSION, SCHEMA.to_string().as_bytes(), out);
                 });
-                scope_records.extend_from_slice(records);
+                out.extend_from_slice(records);
             });
         });
         let headers = vec![("content-type", "application/x-protobuf".to_owned())];
@@ -117,7 +126,7 @@ fn target(stream: Stream) -> &'static str {
 
 /// Writes a length-delimited field: `write` appends the content, and its length is inserted afterwards.
 fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    tag(number, 2, out);
+    tag(number, BYTES, out);
     let start = out.len();
     write(out);
     let mut len = Vec::with_capacity(5);
@@ -139,27 +148,29 @@ fn attribute(number: u32, key: &str, value: Value<'_>, out: &mut Vec<u8>) {
     if matches!(value, Value::Absent | Value::Numbers([])) {
         return;
     }
-    nested(number, out, |pair| {
-        write_bytes(1, key.as_bytes(), pair);
-        nested(2, pair, |any| any_value(value, any));
+    nested(number, out, |out| {
+        write_bytes(key_value::KEY, key.as_bytes(), out);
+        nested(key_value::VALUE, out, |out| write_value(value, out));
     });
 }
 
 /// Writes the fields of `AnyValue`.
-fn any_value(value: Value<'_>, out: &mut Vec<u8>) {
+fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Absent => {}
-        Value::Text(text) => write_bytes(1, text.as_bytes(), out),
+        Value::Text(text) => write_bytes(any_value::STRING, text.as_bytes(), out),
         Value::Number(number) => integer(number, out),
-        Value::Id(id) => nested(1, out, |digits| text::hex(id, digits)),
-        Value::Address(octets) => nested(1, out, |address| text::address(text::address_of(octets), address)),
-        Value::Flow(flow) => nested(1, out, |name| text::flow(flow, name)),
-        Value::Numbers(numbers) => nested(5, out, |array| {
+        Value::Id(id) => nested(any_value::STRING, out, |out| text::hex(id, out)),
+        Value::Address(octets) => nested(any_value::STRING, out, |out| {
+            text::address(text::address_of(octets), out)
+        }),
+        Value::Flow(flow) => nested(any_value::STRING, out, |out| text::flow(flow, out)),
+        Value::Numbers(numbers) => nested(any_value::ARRAY, out, |out| {
             for number in numbers {
                 // An unavailable element is an empty `AnyValue`.
-                nested(1, array, |any| {
+                nested(any_value::ARRAY_VALUES, out, |out| {
                     if *number != u32::MAX {
-                        integer(u64::from(*number), any);
+                        integer(u64::from(*number), out);
                     }
                 });
             }
@@ -168,9 +179,14 @@ fn any_value(value: Value<'_>, out: &mut Vec<u8>) {
 }
 
 fn integer(number: u64, out: &mut Vec<u8>) {
-    tag(3, VARINT, out);
+    tag(any_value::INT, VARINT, out);
     varint(number.min(i64::MAX as u64), out);
 }
+
+/// IP protocol number of TCP (IANA).
+const TCP: u8 = 6;
+/// IP protocol number of UDP (IANA).
+const UDP: u8 = 17;
 
 /// Writes a flow as attributes of the semantic conventions.
 fn flow_attributes(number: u32, flow: &FlowKey, out: &mut Vec<u8>) {
@@ -192,8 +208,8 @@ fn flow_attributes(number: u32, flow: &FlowKey, out: &mut Vec<u8>) {
         attribute(number, "destination.port", Value::Number(destination.into()), out);
     }
     match flow.proto() {
-        6 => attribute(number, "network.transport", Value::Text("tcp"), out),
-        17 => attribute(number, "network.transport", Value::Text("udp"), out),
+        TCP => attribute(number, "network.transport", Value::Text("tcp"), out),
+        UDP => attribute(number, "network.transport", Value::Text("udp"), out),
         _ => {}
     }
     attribute(number, "hopwise.proto", Value::Number(flow.proto().into()), out);
@@ -201,34 +217,30 @@ fn flow_attributes(number: u32, flow: &FlowKey, out: &mut Vec<u8>) {
 
 /// Writes a `LogRecord`, a field of the scope's records.
 fn log(record: &Record, out: &mut Vec<u8>) {
-    // OTLP severity numbers: 13 is WARN, 9 is INFO.
-    let (number, severity) = if record.is_wrong() {
-        (13, "WARN")
+    let (severity_number, severity) = if record.is_wrong() {
+        (log_record::SEVERITY_WARN, "WARN")
     } else {
-        (9, "INFO")
+        (log_record::SEVERITY_INFO, "INFO")
     };
     let name = record.what();
-    nested(2, out, |log| {
-        fixed(1, record.ts(), log);
-        tag(2, VARINT, log);
-        varint(number, log);
-        write_bytes(3, severity.as_bytes(), log);
-        nested(5, log, |body| any_value(Value::Text(name), body));
-        nested(6, log, |pair| {
-            write_bytes(1, b"hopwise.id", pair);
-            nested(2, pair, |any| nested(1, any, |id| text::hex(record.id(), id)));
-        });
+    nested(scope_records::RECORDS, out, |out| {
+        fixed(log_record::TIME, record.ts(), out);
+        tag(log_record::SEVERITY_NUMBER, VARINT, out);
+        varint(severity_number, out);
+        write_bytes(log_record::SEVERITY_TEXT, severity.as_bytes(), out);
+        nested(log_record::BODY, out, |out| write_value(Value::Text(name), out));
+        attribute(log_record::ATTRIBUTES, "hopwise.id", Value::Id(record.id()), out);
         let mut key = String::from("hopwise.");
         record.visit(|field, value| match (field.kind, value) {
-            (FieldKind::Flow, Value::Flow(flow)) => flow_attributes(6, flow, log),
+            (FieldKind::Flow, Value::Flow(flow)) => flow_attributes(log_record::ATTRIBUTES, flow, out),
             _ => {
                 key.truncate("hopwise.".len());
                 key.push_str(field.name);
-                attribute(6, &key, value, log);
+                attribute(log_record::ATTRIBUTES, &key, value, out);
             }
         });
-        fixed(11, record.ts(), log);
-        write_bytes(12, format!("hopwise.{name}").as_bytes(), log);
+        fixed(log_record::OBSERVED_TIME, record.ts(), out);
+        write_bytes(log_record::EVENT_NAME, format!("hopwise.{name}").as_bytes(), out);
     });
 }
 
@@ -247,39 +259,38 @@ type Quantile = fn(&Rollup) -> Option<u64>;
 /// Writes rollups of one metric as `Metric` messages, fields of the scope's records.
 fn write_metrics(rollups: &[&Rollup], out: &mut Vec<u8>) {
     let Some(first) = rollups.first() else { return };
-    nested(2, out, |metric| {
-        write_name(first, "", metric);
-        nested(9, metric, |histogram| {
+    nested(scope_records::RECORDS, out, |out| {
+        write_name(first, "", out);
+        nested(metric::HISTOGRAM, out, |out| {
             for rollup in rollups {
-                nested(1, histogram, |point| {
-                    write_times(rollup, point);
-                    fixed(4, rollup.count, point);
-                    double(5, rollup.sum as f64, point);
-                    write_attributes(9, rollup, point);
-                    double(11, rollup.min as f64, point);
-                    double(12, rollup.max as f64, point);
+                nested(data::POINTS, out, |out| {
+                    write_times(rollup, out);
+                    fixed(histogram_point::COUNT, rollup.count, out);
+                    double(histogram_point::SUM, rollup.sum as f64, out);
+                    write_attributes(histogram_point::ATTRIBUTES, rollup, out);
+                    double(histogram_point::MIN, rollup.min as f64, out);
+                    double(histogram_point::MAX, rollup.max as f64, out);
                 });
             }
-            // AGGREGATION_TEMPORALITY_DELTA.
-            tag(2, VARINT, histogram);
-            varint(1, histogram);
+            tag(data::AGGREGATION_TEMPORALITY, VARINT, out);
+            varint(data::DELTA, out);
         });
     });
     for (suffix, quantile) in QUANTILES {
         if rollups.iter().all(|rollup| quantile(rollup).is_none()) {
             continue;
         }
-        nested(2, out, |metric| {
-            write_name(first, suffix, metric);
-            nested(5, metric, |gauge| {
+        nested(scope_records::RECORDS, out, |out| {
+            write_name(first, suffix, out);
+            nested(metric::GAUGE, out, |out| {
                 for (rollup, value) in rollups
                     .iter()
                     .filter_map(|rollup| Some((rollup, quantile(rollup)?)))
                 {
-                    nested(1, gauge, |point| {
-                        write_times(rollup, point);
-                        double(4, value as f64, point);
-                        write_attributes(7, rollup, point);
+                    nested(data::POINTS, out, |out| {
+                        write_times(rollup, out);
+                        double(number_point::AS_DOUBLE, value as f64, out);
+                        write_attributes(number_point::ATTRIBUTES, rollup, out);
                     });
                 }
             });
@@ -290,23 +301,18 @@ fn write_metrics(rollups: &[&Rollup], out: &mut Vec<u8>) {
 /// Writes the name and the unit of a metric.
 fn write_name(rollup: &Rollup, suffix: &str, out: &mut Vec<u8>) {
     let name = format!("hopwise.{}{suffix}", rollup.metric.name());
-    write_bytes(1, name.as_bytes(), out);
+    write_bytes(metric::NAME, name.as_bytes(), out);
     match unit(rollup.metric) {
         "" => {}
-        unit => write_bytes(3, unit.as_bytes(), out),
+        unit => write_bytes(metric::UNIT, unit.as_bytes(), out),
     }
 }
 
-/// Writes start and end of the interval, fields 2 and 3 of every point.
+/// Writes start and end of the interval.
 fn write_times(rollup: &Rollup, out: &mut Vec<u8>) {
-    fixed(2, rollup.ts, out);
-    fixed(
-        3,
-        rollup
-            .ts
-            .saturating_add(u64::from(rollup.interval) * 1_000_000_000),
-        out,
-    );
+    let interval_ns = u64::from(rollup.interval) * 1_000_000_000;
+    fixed(point::START_TIME, rollup.ts, out);
+    fixed(point::TIME, rollup.ts.saturating_add(interval_ns), out);
 }
 
 /// Writes the flow, the node, the interface, the queue and the interval of a rollup as attributes.

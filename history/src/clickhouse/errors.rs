@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use export::sink::{Response, clickhouse, one_line, response_summary};
+use export::sink::{
+    Response,
+    clickhouse::{self, error_code, is_login_error},
+    one_line, response_summary,
+};
 use settings::values::rounded_text;
 
 use crate::sql::{Failure, QueryFailure};
@@ -41,20 +45,22 @@ pub(super) fn check_response(
     let summary = response_summary(response);
     let message = one_line(response.body);
     match code {
-        Some(192..=195 | 516) => unavailable(format!(
+        Some(code) if is_login_error(code) => unavailable(format!(
             "ClickHouse refuses the credentials of this console ({summary}); correct user and password_file in [console]"
         )),
-        Some(159 | 160) => Err(timed_out(limit, author)),
-        Some(241) => reject(format!(
+        Some(error_code::TIMEOUT_EXCEEDED | error_code::TOO_SLOW) => Err(timed_out(limit, author)),
+        Some(error_code::MEMORY_LIMIT_EXCEEDED) => reject(format!(
             "the query needs more memory than ClickHouse allows; {}",
             author.advice()
         )),
-        Some(158 | 307 | 396) => Err(too_large(author)),
-        Some(164) if message.contains("setting") => unavailable(format!(
+        Some(error_code::TOO_MANY_ROWS | error_code::TOO_MANY_BYTES | error_code::TOO_MANY_ROWS_OR_BYTES) => {
+            Err(too_large(author))
+        }
+        Some(error_code::READONLY) if message.contains("setting") => unavailable(format!(
             "the user of this console has a profile in ClickHouse that lets it set no limits ({summary}); give it GRANT SELECT, and no profile with readonly"
         )),
-        Some(164) => reject(format!("a query can only read; write a SELECT ({message})")),
-        Some(497) => match author {
+        Some(error_code::READONLY) => reject(format!("a query can only read; write a SELECT ({message})")),
+        Some(error_code::ACCESS_DENIED) => match author {
             Author::User => reject(format!(
                 "the console's ClickHouse user lacks permission: {message}"
             )),
@@ -62,9 +68,11 @@ pub(super) fn check_response(
                 "the user of this console may not read the tables ({summary}); GRANT SELECT on the database to it"
             )),
         },
-        Some(60 | 81) if author == Author::Program => unavailable(format!(
-            "ClickHouse does not have the tables ({summary}); `hopwise schema apply` of a collector makes them, and [console] names their database and prefix"
-        )),
+        Some(error_code::UNKNOWN_TABLE | error_code::UNKNOWN_DATABASE) if author == Author::Program => {
+            unavailable(format!(
+                "ClickHouse does not have the tables ({summary}); `hopwise schema apply` of a collector makes them, and [console] names their database and prefix"
+            ))
+        }
         Some(_) if author == Author::User => reject(format!("ClickHouse refuses the query: {message}")),
         _ if matches!(response.status, 401 | 403) => unavailable(format!(
             "the server refuses the credentials of this console ({summary}); correct user and password_file, or token_file, in [console]"

@@ -450,7 +450,7 @@ impl Network {
         let lacking = Mode::ALL
             .into_iter()
             .zip(self.lacking)
-            .find(|(one, _)| *one == mode);
+            .find(|(supported, _)| *supported == mode);
         let unsupported = if let Some((_, Some(node))) = lacking {
             Some(format!("{} does not support it", self.name(node)))
         } else if mode == Mode::Sf && intent.watch.contains(&detect::Metric::FlowLatency) {

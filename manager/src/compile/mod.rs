@@ -91,9 +91,9 @@ pub struct Compiler {
     /// Number of intents that need each instruction bit.
     bit_users: [u32; 16],
     /// Number of intents whose mode puts INT into packets.
-    embedding: usize,
+    embedding_intents: usize,
     /// Number of intents with a filter.
-    filtering: usize,
+    filtering_intents: usize,
     sessions: BTreeMap<NodeId, SocketAddr>,
     desired: BTreeMap<NodeId, Arc<Rules>>,
 }
@@ -104,6 +104,16 @@ struct Demand {
     mode: Mode,
     bits: Bits,
     sample: u32,
+}
+
+/// Properties of all intents together on which every device's rules depend.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Features {
+    used_bits: Bits,
+    /// The mode of an intent puts INT into packets.
+    embeds_int: bool,
+    has_filters: bool,
+    has_intents: bool,
 }
 
 /// Entries of one device that the intents need: watchlist keys, and keys of packets that leave there.
@@ -131,8 +141,8 @@ impl Compiler {
             demands: Vec::new(),
             slots: BTreeMap::new(),
             bit_users: [0; 16],
-            embedding: 0,
-            filtering: 0,
+            embedding_intents: 0,
+            filtering_intents: 0,
             desired: BTreeMap::new(),
             network,
         };
@@ -255,7 +265,7 @@ impl Compiler {
         let mut placed = Vec::new();
         for intent in intents {
             match self.network.place(intent) {
-                Ok(one) => placed.push(Arc::new(one)),
+                Ok(intent) => placed.push(Arc::new(intent)),
                 Err(refusal) => refused.push((intent.name.clone(), refusal)),
             }
         }
@@ -265,23 +275,23 @@ impl Compiler {
             watched.reopen();
             sunk.reopen();
         }
-        for one in &placed {
-            self.detach(&one.intent.name);
-            self.attach(one.clone());
+        for added in &placed {
+            self.detach(&added.intent.name);
+            self.attach(added.clone());
         }
         if self.rebuild_all().is_ok() {
             return refused;
         }
         // A table or a packet has no room. Add the intents one by one to find those that do not fit.
-        for one in &placed {
-            self.detach(&one.intent.name);
+        for added in &placed {
+            self.detach(&added.intent.name);
         }
-        for one in placed {
-            let touched: BTreeSet<NodeId> = touched(&one).collect();
-            self.attach(one.clone());
+        for added in placed {
+            let touched: BTreeSet<NodeId> = touched(&added).collect();
+            self.attach(added.clone());
             if let Err(refusal) = self.compute(touched) {
-                self.detach(&one.intent.name);
-                refused.push((one.intent.name.clone(), refusal));
+                self.detach(&added.intent.name);
+                refused.push((added.intent.name.clone(), refusal));
             }
         }
         let rebuilt = self.rebuild_all();
@@ -352,23 +362,21 @@ impl Compiler {
         let embedding = usize::from(placed.mode.embeds());
         let filtering = usize::from(placed.intent.reporting.filter.is_some());
         if added {
-            self.embedding += embedding;
-            self.filtering += filtering;
+            self.embedding_intents += embedding;
+            self.filtering_intents += filtering;
         } else {
-            self.embedding -= embedding;
-            self.filtering -= filtering;
+            self.embedding_intents -= embedding;
+            self.filtering_intents -= filtering;
         }
     }
 
-    /// Returns the properties of all intents together on which every device's rules depend: the bits in use, whether any
-    /// intent embeds INT, whether any has a filter, and whether there are no intents.
-    fn features(&self) -> (Bits, bool, bool, bool) {
-        (
-            self.used_bits(),
-            self.embedding > 0,
-            self.filtering > 0,
-            self.slots.is_empty(),
-        )
+    fn features(&self) -> Features {
+        Features {
+            used_bits: self.used_bits(),
+            embeds_int: self.embedding_intents > 0,
+            has_filters: self.filtering_intents > 0,
+            has_intents: !self.slots.is_empty(),
+        }
     }
 
     /// Returns the instruction bits that any intent uses.
@@ -378,11 +386,7 @@ impl Compiler {
     }
 
     /// Computes the rules of these devices, or of all if the features differ from `before`. No change if one has no room.
-    fn rebuild(
-        &mut self,
-        touched: BTreeSet<NodeId>,
-        before: (Bits, bool, bool, bool),
-    ) -> Result<(), Refusal> {
+    fn rebuild(&mut self, touched: BTreeSet<NodeId>, before: Features) -> Result<(), Refusal> {
         if self.features() != before {
             return self.rebuild_all();
         }
@@ -416,10 +420,10 @@ impl Compiler {
         };
         let watch_entries = capabilities.watch_entries;
         let filter_entries = capabilities.filter_entries;
-        let filtering = self.filtering > 0;
+        let has_filters = self.filtering_intents > 0;
         let device = self.device(node);
         device.watched.close(watch_entries);
-        if filtering {
+        if has_filters {
             device.sunk.close(filter_entries);
         } else {
             // The closed set is not needed now, and updating it would slow down each change.
@@ -438,7 +442,7 @@ impl Compiler {
         let ports = &self.network.topology.devices[&node];
         // In the order of [`Rule`]'s variants, so that the set is built without sorting.
         let mut rules = Vec::with_capacity(watched.len() + 2 * ports.edge.len() + 20);
-        if self.embedding > 0 {
+        if self.embedding_intents > 0 {
             rules.push(Rule::Encoding(self.network.settings.encoding));
         }
         if !self.slots.is_empty() {
@@ -448,12 +452,12 @@ impl Compiler {
             rules.extend(self.network.settings.dta_map.clone().map(Rule::DtaMap));
         }
         // Postcard mode puts no INT into packets, but hosts can. Remove it at the border if the device can do so.
-        if self.embedding > 0 || (!self.slots.is_empty() && capabilities.sink) {
+        if self.embedding_intents > 0 || (!self.slots.is_empty() && capabilities.sink) {
             rules.extend(ports.border().map(Rule::Sink));
         }
         // A node executes the instructions for its postcards, too.
         rules.extend(instruction::numbers(self.used_bits() & capabilities.bits).map(Rule::Instruction));
-        if self.filtering > 0 {
+        if self.filtering_intents > 0 {
             let sunk = self.entries(node, "filter table", capabilities.filter_entries)?;
             let filters = self.filters(&sunk);
             let needed = filters
@@ -519,33 +523,33 @@ impl Compiler {
         };
         let mut demands = slots.iter().map(|slot| self.demands[*slot]);
         let first = demands.next().unwrap_or(nothing);
-        let mut differ = false;
-        let all = demands.fold(first, |all, one| {
-            differ |= one.mode != all.mode;
+        let mut modes_differ = false;
+        let merged = demands.fold(first, |merged, demand| {
+            modes_differ |= demand.mode != merged.mode;
             Demand {
-                mode: all.mode,
-                bits: all.bits | one.bits,
-                sample: all.sample.min(one.sample),
+                mode: merged.mode,
+                bits: merged.bits | demand.bits,
+                sample: merged.sample.min(demand.sample),
             }
         });
-        let mode = if differ {
-            self.mode_of(slots).unwrap_or(all.mode)
+        let mode = if modes_differ {
+            self.mode_of(slots).unwrap_or(merged.mode)
         } else {
-            all.mode
+            merged.mode
         };
-        self.check_room(mode, all.bits, slots)?;
-        if differ {
+        self.check_room(mode, merged.bits, slots)?;
+        if modes_differ {
             for slot in slots {
-                self.check_room(self.demands[*slot].mode, all.bits, slots)?;
+                self.check_room(self.demands[*slot].mode, merged.bits, slots)?;
             }
         }
-        let hops = self.network.hops(mode, all.bits);
+        let hops = self.network.hops(mode, merged.bits);
         Ok(Watch {
             key,
             mode,
-            bits: all.bits,
+            bits: merged.bits,
             hops,
-            sample: all.sample,
+            sample: merged.sample,
             drops: true,
         })
     }
@@ -575,31 +579,32 @@ impl Compiler {
     fn filters(&self, sunk: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
         for (&key, slots) in sunk {
-            let mut one: Option<Filter> = None;
+            let mut merged: Option<Filter> = None;
             let mut agree = true;
             for placed in self.placed_in(slots) {
                 let Some(filter) = placed.filter(key) else {
                     agree = false;
                     break;
                 };
-                agree &= one.as_ref().is_none_or(|one| {
-                    (one.algorithm, one.metric, &one.rule) == (filter.algorithm, filter.metric, &filter.rule)
+                agree &= merged.as_ref().is_none_or(|merged| {
+                    (merged.algorithm, merged.metric, &merged.rule)
+                        == (filter.algorithm, filter.metric, &filter.rule)
                 });
-                let threshold = one
+                let threshold = merged
                     .as_ref()
-                    .map_or(filter.threshold, |one| one.threshold.min(filter.threshold));
-                one = Some(Filter { threshold, ..filter });
+                    .map_or(filter.threshold, |merged| merged.threshold.min(filter.threshold));
+                merged = Some(Filter { threshold, ..filter });
             }
-            let filtered = if agree { one } else { None };
+            let common = if agree { merged } else { None };
             // Without a common filter, an explicit report-all filter is needed, because a wider entry's filter would match.
-            let all = Filter {
+            let report_all = Filter {
                 key,
                 algorithm: FilterAlgorithm::Noop,
                 metric: detect::Metric::FlowPath,
                 threshold: 0,
                 rule: None,
             };
-            rules.push(Rule::Filter(Arc::new(filtered.unwrap_or(all))));
+            rules.push(Rule::Filter(Arc::new(common.unwrap_or(report_all))));
         }
         rules
     }

@@ -132,7 +132,7 @@ impl Overlap {
         let unfiltered = self
             .unfiltered
             .iter()
-            .filter(|one| one.by == other)
+            .filter(|unfiltered| unfiltered.by == other)
             .map(ToString::to_string);
         taken.chain(unfiltered).collect()
     }
@@ -146,16 +146,24 @@ impl Overlap {
     }
 }
 
-/// Overlaps of one intent, without duplicates. The key of `rules` is: not `whole` (so that whole rules sort first), mode name,
-/// slot of the deciding intent. The key of `unfiltered` is the other intent's slot.
+/// Overlaps of one intent, without duplicates.
 #[derive(Default)]
 struct IntentOverlaps {
-    rules: BTreeMap<(bool, &'static str, usize), EffectiveRule>,
+    rules: BTreeMap<RuleKey, EffectiveRule>,
+    /// By the other intent's slot.
     unfiltered: BTreeMap<usize, Unfiltered>,
 }
 
+/// Identifies a rule of [`IntentOverlaps`] and sets the order: whole rules first, then by mode.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct RuleKey {
+    is_partial: bool,
+    mode: &'static str,
+    deciding_slot: usize,
+}
+
 impl IntentOverlaps {
-    fn add_rule(&mut self, watch: &Watch, whole: bool, deciding: usize) {
+    fn add_rule(&mut self, watch: &Watch, whole: bool, deciding_slot: usize) {
         let rule = EffectiveRule {
             whole,
             mode: watch.mode,
@@ -164,7 +172,11 @@ impl IntentOverlaps {
         };
         let known = self
             .rules
-            .entry((!whole, watch.mode.name(), deciding))
+            .entry(RuleKey {
+                is_partial: !whole,
+                mode: watch.mode.name(),
+                deciding_slot,
+            })
             .or_insert(rule);
         known.bits |= rule.bits;
         known.sample = known.sample.min(rule.sample);
@@ -211,21 +223,22 @@ impl Compiler {
             return;
         };
         for (key, slots) in device.watched.entries(usize::MAX).iter() {
-            let (Ok(watch), Some(deciding)) = (self.watch(*key, slots), self.deciding_slot(slots)) else {
+            let (Ok(watch), Some(deciding_slot)) = (self.watch(*key, slots), self.deciding_slot(slots))
+            else {
                 continue;
             };
             for slot in slots {
                 found
                     .entry(*slot)
                     .or_default()
-                    .add_rule(&watch, self.has_key(*slot, key), deciding);
+                    .add_rule(&watch, self.has_key(*slot, key), deciding_slot);
             }
         }
     }
 
     /// Finds the filters at a sink that cannot be applied because intents with common flows disagree.
     fn find_unfiltered(&self, node: NodeId, found: &mut BTreeMap<usize, IntentOverlaps>) {
-        if self.filtering == 0 {
+        if self.filtering_intents == 0 {
             return;
         }
         let Some(device) = self.devices.get(&node) else {
@@ -271,25 +284,25 @@ impl Compiler {
         let mut rules: Vec<EffectiveRule> = Vec::new();
         let mut taken: Vec<ModeConflict> = Vec::new();
         let mut deciders = BTreeSet::new();
-        for ((_, _, decides), rule) in found.rules {
+        for (RuleKey { deciding_slot, .. }, rule) in found.rules {
             let is_known = rules
                 .iter()
-                .any(|one| (one.mode, one.bits, one.sample) == (rule.mode, rule.bits, rule.sample));
+                .any(|known| (known.mode, known.bits, known.sample) == (rule.mode, rule.bits, rule.sample));
             if !is_known {
                 rules.push(rule);
             }
-            if decides == slot || rule.mode == placed.mode || !deciders.insert(decides) {
+            if deciding_slot == slot || rule.mode == placed.mode || !deciders.insert(deciding_slot) {
                 continue;
             }
-            let Some(by) = self.placed[decides].as_deref() else {
+            let Some(deciding) = self.placed[deciding_slot].as_deref() else {
                 continue;
             };
             let is_sf = rule.mode == Mode::Sf;
             taken.push(ModeConflict {
-                by: by.intent.name.clone(),
+                by: deciding.intent.name.clone(),
                 whole: rule.whole,
                 modes: (rule.mode, placed.mode),
-                priorities: (by.intent.priority, placed.intent.priority),
+                priorities: (deciding.intent.priority, placed.intent.priority),
                 loses_latency: is_sf && placed.intent.watch.contains(&Metric::FlowLatency),
                 loses_filter: is_sf && placed.intent.reporting.filter.is_some(),
             });

@@ -224,7 +224,7 @@ fn devices_outside_the_domain_and_switches_do_not_wait_for_each_other() {
 fn an_intent_is_installed_and_ends_by_itself() {
     let mut bench = Bench::new(ApplyMode::Auto);
     bench.run(3 * S);
-    let (_, plan, _) = bench.manager.dry_run(&intent("a"), 3 * S).unwrap();
+    let plan = bench.manager.dry_run(&intent("a"), 3 * S).unwrap().plan;
     assert_eq!(plan.devices.len(), 2);
     assert!(bench.rules.values().all(Rules::is_empty));
     let ends = Intent {

@@ -106,7 +106,7 @@ impl Reconciler {
         self.opening.retain(|(node, port), _| {
             targets
                 .get(node)
-                .is_some_and(|target| target.ports.border().any(|one| one == *port))
+                .is_some_and(|target| target.ports.border().any(|border_port| border_port == *port))
         });
         for (node, target) in targets {
             match self.devices.get_mut(&node) {
@@ -583,7 +583,7 @@ impl Reconciler {
         let polls: Vec<NodeId> = self
             .devices
             .iter()
-            .filter(|(_, one)| wants_read(one, now))
+            .filter(|(_, device)| wants_read(device, now))
             .map(|(node, _)| *node)
             .collect();
         for node in polls {
@@ -608,7 +608,7 @@ impl Reconciler {
         let nodes: Vec<NodeId> = self
             .devices
             .iter()
-            .filter(|(_, one)| one.is_settled())
+            .filter(|(_, device)| device.is_settled())
             .map(|(node, _)| *node)
             .collect();
         for node in nodes {

@@ -58,15 +58,15 @@ fn numbers(text: &str) -> Option<Vec<u32>> {
 
 /// Returns those of `ids` that `open` can open; each descriptor is closed at once.
 fn openable(ids: &[u32], open: fn(u32) -> io::Result<OwnedFd>) -> io::Result<Vec<u32>> {
-    let mut found = Vec::new();
+    let mut openable_ids = Vec::new();
     for &id in ids {
         match open(id) {
-            Ok(_) => found.push(id),
+            Ok(_) => openable_ids.push(id),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(found)
+    Ok(openable_ids)
 }
 
 #[cfg(test)]

@@ -101,11 +101,11 @@ impl Map {
             .map_or(self.value, |cpus| self.value.next_multiple_of(8) * cpus)
     }
 
-    fn check(&self, what: &'static str, given: usize, wanted: usize) -> Result<(), Error> {
-        if given == wanted {
+    fn check(&self, what: &'static str, actual: usize, expected: usize) -> Result<(), Error> {
+        if actual == expected {
             return Ok(());
         }
-        let text = format!("a {what} of {given} bytes, where the map has {wanted}");
+        let text = format!("a {what} of {actual} bytes, where the map has {expected}");
         Err(self.error("bpf", io::Error::new(io::ErrorKind::InvalidInput, text)))
     }
 
@@ -286,10 +286,10 @@ impl Mapped {
     }
 
     fn locate(&self, index: usize, offset: usize, len: usize) -> Option<usize> {
-        let at = index.checked_mul(self.stride)?.checked_add(offset)?;
+        let start = index.checked_mul(self.stride)?.checked_add(offset)?;
         let inside_element = offset.checked_add(len)? <= self.stride;
-        let inside_array = at.checked_add(len)? <= self.bytes;
-        (inside_element && inside_array && offset.is_multiple_of(len)).then_some(at)
+        let inside_array = start.checked_add(len)? <= self.bytes;
+        (inside_element && inside_array && offset.is_multiple_of(len)).then_some(start)
     }
 }
 
@@ -313,9 +313,9 @@ impl Ring {
     }
 
     /// Passes at most `most` waiting records to `take`, the oldest first. Returns their number.
-    pub fn consume(&mut self, most: usize, mut take: impl FnMut(&[u8])) -> usize {
+    pub fn consume(&mut self, max: usize, mut take: impl FnMut(&[u8])) -> usize {
         let mut count = 0;
-        while count < most {
+        while count < max {
             let Some(record) = self.ring.next() else { break };
             take(&record);
             count += 1;

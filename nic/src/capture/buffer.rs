@@ -23,15 +23,15 @@ pub(super) struct Buffer<R> {
     end: usize,
     /// Offset of `start` in the decompressed file.
     offset: u64,
-    held: Held,
+    pin: Pin,
 }
 
-/// Tells whether the bytes must stay in place, because offsets that [`Buffer::consume`] returned are still in use.
+/// States whether the bytes must stay in place, because offsets that [`Buffer::consume`] returned are still in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Held {
+enum Pin {
     No,
     Yes,
-    /// More bytes were needed than the buffer has.
+    /// Yes, and more bytes were needed than the buffer has.
     Exceeded,
 }
 
@@ -48,7 +48,7 @@ impl<R: Read> Buffer<R> {
             start: 0,
             end: 0,
             offset: 0,
-            held: Held::No,
+            pin: Pin::No,
         };
         if buffer.need(GZIP_MAGIC.len())? && buffer.bytes().starts_with(&GZIP_MAGIC) {
             let head = Cursor::new(buffer.bytes().to_vec());
@@ -85,25 +85,25 @@ impl<R: Read> Buffer<R> {
     /// Keeps the bytes in place: nothing is read from the file until [`Buffer::release`].
     #[inline]
     pub(super) fn hold(&mut self) {
-        self.held = Held::Yes;
+        self.pin = Pin::Yes;
     }
 
     /// Ends [`Buffer::hold`]. Returns true if more bytes were needed since.
     #[inline]
     pub(super) fn release(&mut self) -> bool {
-        std::mem::replace(&mut self.held, Held::No) == Held::Exceeded
+        std::mem::replace(&mut self.pin, Pin::No) == Pin::Exceeded
     }
 
     /// Returns whether the file may be read now. If not, records that more bytes were needed.
     pub(super) fn may_read(&mut self) -> bool {
-        if self.held != Held::No {
-            self.held = Held::Exceeded;
+        if self.pin != Pin::No {
+            self.pin = Pin::Exceeded;
         }
-        self.held == Held::No
+        self.pin == Pin::No
     }
 
     /// Reads until at least `len` bytes (at most [`MAX_READ`]) are available. Returns false if the file ends earlier, or if the
-    /// buffer is held and does not have them. May move the bytes, which invalidates offsets that [`Buffer::consume`] returned.
+    /// bytes are pinned and the buffer does not have them. May move the bytes, which invalidates offsets that [`Buffer::consume`] returned.
     #[inline]
     pub(super) fn need(&mut self, len: usize) -> Result<bool, Error> {
         if self.end - self.start >= len {

@@ -112,10 +112,10 @@ impl Pcapng {
                     Fault::Malformed("a block's two lengths differ"),
                 ));
             }
-            let found = self.body(kind, body).map_err(|fault| Error::new(offset, fault))?;
-            if let Some(mut found) = found {
-                found.start += start + block::BODY;
-                return Ok(Some(found));
+            let packet = self.body(kind, body).map_err(|fault| Error::new(offset, fault))?;
+            if let Some(mut packet) = packet {
+                packet.start += start + block::BODY;
+                return Ok(Some(packet));
             }
         }
     }
@@ -152,8 +152,8 @@ impl Pcapng {
             };
             return Err(Error::new(offset, fault));
         }
-        let there = buffer.skip((len - block::TRAILER_LEN) as u64)?;
-        if !there || !buffer.need(block::TRAILER_LEN)? {
+        let is_whole = buffer.skip((len - block::TRAILER_LEN) as u64)?;
+        if !is_whole || !buffer.need(block::TRAILER_LEN)? {
             return Err(Error::new(offset, Fault::Cut));
         }
         if self.order.u32(buffer.bytes(), 0) as usize != len {

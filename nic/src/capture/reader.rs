@@ -27,7 +27,7 @@ pub struct Reader<R = File> {
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     memory: &'a [u8],
-    found: slice::Iter<'a, PacketRef>,
+    packets: slice::Iter<'a, PacketRef>,
 }
 
 impl<'a> Iterator for Frames<'a> {
@@ -35,12 +35,12 @@ impl<'a> Iterator for Frames<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Frame<'a>> {
-        self.found.next().map(|found| lend(self.memory, found))
+        self.packets.next().map(|packet| lend(self.memory, packet))
     }
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.found.size_hint()
+        self.packets.size_hint()
     }
 }
 
@@ -128,8 +128,8 @@ impl<R: Read> Reader<R> {
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline]
     pub fn next(&mut self) -> Option<Result<Frame<'_>, Error>> {
-        let found = self.packet()?;
-        Some(found.map(|found| lend(self.buffer.memory(), &found)))
+        let packet = self.packet()?;
+        Some(packet.map(|packet| lend(self.buffer.memory(), &packet)))
     }
 
     /// Returns the next frames: up to [`BURST`] that are already in the buffer, or else one. An error is returned after the
@@ -144,7 +144,7 @@ impl<R: Read> Reader<R> {
         self.fill_burst();
         Some(Ok(Frames {
             memory: self.buffer.memory(),
-            found: self.burst.iter(),
+            packets: self.burst.iter(),
         }))
     }
 
@@ -154,10 +154,10 @@ impl<R: Read> Reader<R> {
         let mut error = None;
         while self.burst.len() < BURST {
             match self.format.next(&mut self.buffer) {
-                Ok(Some(found)) => self.burst.push(found),
+                Ok(Some(packet)) => self.burst.push(packet),
                 Ok(None) => break,
-                Err(found) => {
-                    error = Some(found);
+                Err(read_error) => {
+                    error = Some(read_error);
                     break;
                 }
             }
@@ -178,11 +178,11 @@ impl<R: Read> Reader<R> {
                 End::NotYet | End::Returned => None,
             };
         }
-        let found = self.format.next(&mut self.buffer);
-        if found.is_err() {
+        let packet = self.format.next(&mut self.buffer);
+        if packet.is_err() {
             self.end = End::Returned;
         }
-        found.transpose()
+        packet.transpose()
     }
 
     /// Returns the number of bytes read from the file so far, for progress display; slightly ahead of the frames.
@@ -197,15 +197,15 @@ impl<R: Read> Reader<R> {
 }
 
 #[inline]
-fn lend<'a>(memory: &'a [u8], found: &PacketRef) -> Frame<'a> {
-    let data = &memory[found.start..found.start + found.len];
-    let truncated = found.length as usize > found.len;
+fn lend<'a>(memory: &'a [u8], packet: &PacketRef) -> Frame<'a> {
+    let data = &memory[packet.start..packet.start + packet.len];
+    let truncated = packet.length as usize > packet.len;
     Frame {
-        ts: found.ts,
+        ts: packet.ts,
         data,
-        link: found.link,
-        length: found.length,
+        link: packet.link,
+        length: packet.length,
         truncated,
-        interface: found.interface,
+        interface: packet.interface,
     }
 }

@@ -122,7 +122,7 @@ fn parse(answer: &[u8]) -> Option<Link> {
 
 /// Returns the XDP programs on the interface, by mode.
 fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
-    let mut found: Vec<Attached> = [
+    let mut programs: Vec<Attached> = [
         (ifla::XDP_HW_PROG_ID, Mode::Offloaded),
         (ifla::XDP_DRV_PROG_ID, Mode::Native),
         (ifla::XDP_SKB_PROG_ID, Mode::Generic),
@@ -130,7 +130,7 @@ fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
     .into_iter()
     .filter_map(|(kind, mode)| attached_in(xdp, kind, mode))
     .collect();
-    if found.is_empty() {
+    if programs.is_empty() {
         // Kernels before 4.19 report the mode separately from the program.
         let mode = match xdp.u8(ifla::XDP_ATTACHED) {
             Some(1) => Some(Mode::Native),
@@ -138,9 +138,9 @@ fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
             Some(3) => Some(Mode::Offloaded),
             _ => None,
         };
-        found.extend(mode.and_then(|mode| attached_in(xdp, ifla::XDP_PROG_ID, mode)));
+        programs.extend(mode.and_then(|mode| attached_in(xdp, ifla::XDP_PROG_ID, mode)));
     }
-    found
+    programs
 }
 
 /// Returns the program whose ID is the attribute of type `kind`.

@@ -174,9 +174,9 @@ impl Port {
     }
 
     /// Passes at most `most` received frames to `take`, and returns their number. Does not wait.
-    pub fn receive(&mut self, most: usize, take: &mut dyn FnMut(ReceivedFrame<'_>)) -> usize {
+    pub fn receive(&mut self, max: usize, take: &mut dyn FnMut(ReceivedFrame<'_>)) -> usize {
         let mut received = 0;
-        while received < most && self.is_ready() {
+        while received < max && self.is_ready() {
             received += usize::from(self.deliver(take));
             // Release: our reads of the slot are done before the kernel, which reads the status first, writes there again.
             self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -188,15 +188,15 @@ impl Port {
 
     /// Sends frames, 64 per system call. Returns how many the kernel refused.
     pub fn send(&mut self, frames: &[Vec<u8>]) -> usize {
-        let mut done = 0;
+        let mut processed = 0;
         let mut failed = 0;
-        while done < frames.len() {
-            match send_batch(&self.socket, &frames[done..]) {
-                Ok(sent) => done += sent.max(1),
+        while processed < frames.len() {
+            match send_batch(&self.socket, &frames[processed..]) {
+                Ok(sent) => processed += sent.max(1),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The error is about the first frame: too long, interface down, or no buffer. The others may succeed.
                 Err(_) => {
-                    done += 1;
+                    processed += 1;
                     failed += 1;
                 }
             }

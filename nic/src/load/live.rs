@@ -81,11 +81,11 @@ impl LiveFrames {
     /// The kernel refused.
     pub fn send(&self, frame: &[u8], total: u64, stop: &AtomicBool) -> Result<u64, Error> {
         let mut sent = 0;
-        let mut most = Self::FIRST_CALL;
+        let mut max_per_call = Self::FIRST_CALL;
         // Relaxed: only the flag itself matters; joining the thread orders everything else.
         while sent < total && (sent == 0 || !stop.load(Ordering::Relaxed)) {
-            let count = u32::try_from(total - sent).unwrap_or(u32::MAX).min(most);
-            most = (2 * most).min(Self::PER_CALL);
+            let count = u32::try_from(total - sent).unwrap_or(u32::MAX).min(max_per_call);
+            max_per_call = (2 * max_per_call).min(Self::PER_CALL);
             self.object
                 .run_live(Self::PROGRAM, frame, count, self.interface)?;
             sent += u64::from(count);

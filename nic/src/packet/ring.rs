@@ -296,11 +296,11 @@ fn segment(header: &[u8]) -> Option<usize> {
 
 /// Makes the kernel reassemble fragments, by a fanout group of one socket. If it does not, they are counted as refused.
 fn defragment(socket: &OwnedFd) {
-    let wanted =
+    let flags =
         libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | libc::PACKET_FANOUT_FLAG_UNIQUEID;
-    let received_only = wanted | sys::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+    let received_only = flags | sys::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
     // Without the flag, outgoing fragments are reassembled too, and then rejected by the filter.
-    let _ = join_fanout(socket, received_only).or_else(|_| join_fanout(socket, wanted));
+    let _ = join_fanout(socket, received_only).or_else(|_| join_fanout(socket, flags));
 }
 
 fn join_fanout(socket: &OwnedFd, flags: u32) -> std::io::Result<()> {

@@ -93,29 +93,29 @@ pub(super) fn attach(object: &Object, program: &str, link: &Link, mode: Mode) ->
 }
 
 /// Returns the bytes of memory that the XDP receive paths need on an interface with this MTU and this many receive queues.
-pub fn memory_needed(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> u64 {
-    let memory = memory(mtu, queues, wanted);
+pub fn memory_needed(mtu: Option<u32>, queues: u32, options: &xdp::Options) -> u64 {
+    let memory = memory(mtu, queues, options);
     u64::from(memory.frame_size) * u64::from(memory.frames_per_queue) * u64::from(queues.max(1))
 }
 
 /// Adjusts the memory settings: frames long enough for the interface with two VLAN tags, and fewer of them per queue if there
 /// are many queues.
-fn memory(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> xdp::Options {
+fn memory(mtu: Option<u32>, queues: u32, options: &xdp::Options) -> xdp::Options {
     // Ethernet header and two VLAN tags, bytes.
     const ETHERNET_AND_TAGS: u32 = 14 + 2 * 4;
     let needed = mtu.unwrap_or(1500).saturating_add(ETHERNET_AND_TAGS);
-    let frame_size = if needed > wanted.max_packet_len() {
+    let frame_size = if needed > options.max_packet_len() {
         4096
     } else {
-        wanted.frame_size
+        options.frame_size
     };
     let share = (MAX_FRAMES / queues.max(1)).max(FEWEST_FRAMES);
     // Rounded down to a power of two.
     let share = 1 << share.ilog2();
     xdp::Options {
         frame_size,
-        frames_per_queue: wanted.frames_per_queue.min(share),
-        ..wanted.clone()
+        frames_per_queue: options.frames_per_queue.min(share),
+        ..options.clone()
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct DropAccount {
     total: u64,
     last: u32,
     /// Drops in `total` that provably had a wrong checksum.
-    bad: u64,
+    wrong_checksum: u64,
     /// Datagrams in the buffers dropped for lack of memory, beyond one per buffer.
     merged: u64,
     /// Value of `total` when the number of datagrams in the drops was last determined.
@@ -62,12 +62,12 @@ impl DropAccount {
     /// nothing was dropped since.
     pub(super) fn compare(&mut self, arrived: Arrived, received: Arrived, empty: bool) {
         let unread = arrived.buffers.saturating_sub(received.buffers);
-        let bad = self.total.saturating_sub(unread).max(self.bad);
+        let wrong_checksum = self.total.saturating_sub(unread).max(self.wrong_checksum);
         // Another CPU may be about to queue a buffer that it has already counted. It then looks dropped once, in a reading that
         // finds more wrong checksums. So only a reading that finds no more determines how many datagrams the dropped buffers
         // had.
-        let settled = bad == self.bad && unread == self.total - bad;
-        self.bad = bad;
+        let settled = wrong_checksum == self.wrong_checksum && unread == self.total - wrong_checksum;
+        self.wrong_checksum = wrong_checksum;
         if empty && settled {
             let datagrams = arrived.datagrams.saturating_sub(received.datagrams);
             self.merged = datagrams.saturating_sub(unread).max(self.merged);
@@ -79,7 +79,7 @@ impl DropAccount {
     /// Returns the datagrams dropped, counting at least one per buffer.
     pub(super) fn known(&mut self) -> Drops {
         let all = self.total + self.merged;
-        let full = (all - self.bad).max(self.reported.buffer_full);
+        let full = (all - self.wrong_checksum).max(self.reported.buffer_full);
         self.reported = Drops {
             buffer_full: full,
             bad_checksum: all - full,

@@ -119,11 +119,11 @@ impl Receiver {
 
     /// Returns a warning for the operator if the kernel granted a smaller receive buffer than requested.
     pub fn warning(&self) -> Option<String> {
-        let RecvBuffer { asked, given } = self.buffer;
-        (given < asked).then(|| {
+        let RecvBuffer { requested, granted } = self.buffer;
+        (granted < requested).then(|| {
             format!(
-                "{}: the kernel gave a receive buffer of {given} bytes instead of {asked}, so datagrams are lost sooner \
-                 when they come faster than they are read: run `sysctl -w net.core.rmem_max={asked}` or grant CAP_NET_ADMIN",
+                "{}: the kernel gave a receive buffer of {granted} bytes instead of {requested}, so datagrams are lost sooner \
+                 when they come faster than they are read: run `sysctl -w net.core.rmem_max={requested}` or grant CAP_NET_ADMIN",
                 self.address
             )
         })
@@ -288,15 +288,15 @@ fn merge(socket: &OwnedFd) -> Option<DatagramCounter> {
 }
 
 /// Requests the receive buffer, beyond the system's limit if permitted.
-fn set_buffer(socket: &OwnedFd, asked: usize) -> io::Result<RecvBuffer> {
+fn set_buffer(socket: &OwnedFd, requested: usize) -> io::Result<RecvBuffer> {
     // The kernel stores twice this number, as an i32.
-    let value = i32::try_from(asked).unwrap_or(i32::MAX).min(i32::MAX / 2);
+    let value = i32::try_from(requested).unwrap_or(i32::MAX).min(i32::MAX / 2);
     if sys::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &value).is_err() {
         sys::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &value)?;
     }
     let doubled = sys::get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 0_u32)?;
     Ok(RecvBuffer {
-        asked,
-        given: doubled as usize / 2,
+        requested,
+        granted: doubled as usize / 2,
     })
 }

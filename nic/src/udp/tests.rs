@@ -183,13 +183,13 @@ fn a_smaller_kernel_buffer_is_reported() {
         },
     )
     .unwrap();
-    let RecvBuffer { asked, given } = receiver.recv_buffer();
-    assert_eq!(asked, 1 << 30);
-    assert_eq!(receiver.warning().is_some(), given < asked);
+    let RecvBuffer { requested, granted } = receiver.recv_buffer();
+    assert_eq!(requested, 1 << 30);
+    assert_eq!(receiver.warning().is_some(), granted < requested);
     let mut small = receiver;
     small.buffer = RecvBuffer {
-        asked: 100,
-        given: 50,
+        requested: 100,
+        granted: 50,
     };
     let warning = small.warning().unwrap();
     assert!(

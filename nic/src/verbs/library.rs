@@ -229,44 +229,44 @@ pub(super) struct Sge {
     pub(super) lkey: u32,
 }
 
-/// Member of `struct ibv_send_wr`: the target of a write.
+/// Member `rdma` of the union `wr`: the target of a write.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct WriteTo {
+pub(super) struct RdmaTarget {
     pub(super) address: u64,
     pub(super) rkey: u32,
 }
 
-/// Member of `struct ibv_send_wr`: the target and operand of an atomic operation.
+/// Member `atomic` of the union `wr`: the target and operands of an atomic operation.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct AddTo {
+pub(super) struct AtomicTarget {
     pub(super) address: u64,
-    pub(super) delta: u64,
+    pub(super) compare_add: u64,
     pub(super) swap: u64,
     pub(super) rkey: u32,
 }
 
 /// The union `wr` of `struct ibv_send_wr`.
 #[repr(C)]
-pub(super) union To {
-    pub(super) write: WriteTo,
-    pub(super) add: AddTo,
+pub(super) union RemoteTarget {
+    pub(super) rdma: RdmaTarget,
+    pub(super) atomic: AtomicTarget,
 }
 
 /// `struct ibv_send_wr` of infiniband/verbs.h.
 #[repr(C)]
 pub(super) struct SendRequest {
-    pub(super) work: u64,
+    pub(super) wr_id: u64,
     pub(super) next: *const SendRequest,
-    pub(super) pieces: *const Sge,
-    pub(super) count: c_int,
+    pub(super) sg_list: *const Sge,
+    pub(super) num_sge: c_int,
     pub(super) operation: u32,
     pub(super) flags: u32,
     /// Immediate data in network byte order.
     pub(super) immediate: u32,
-    pub(super) to: To,
-    pub(super) others: [u64; 7],
+    pub(super) target: RemoteTarget,
+    pub(super) unused: [u64; 7],
 }
 
 /// Operations of `enum ibv_wr_opcode`.
@@ -279,17 +279,17 @@ pub(super) mod operation {
 /// `struct ibv_recv_wr` of infiniband/verbs.h.
 #[repr(C)]
 pub(super) struct ReceiveRequest {
-    pub(super) work: u64,
+    pub(super) wr_id: u64,
     pub(super) next: *const ReceiveRequest,
-    pub(super) pieces: *const Sge,
-    pub(super) count: c_int,
+    pub(super) sg_list: *const Sge,
+    pub(super) num_sge: c_int,
 }
 
 /// `struct ibv_wc` of infiniband/verbs.h.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Completion {
-    pub(super) work: u64,
+    pub(super) wr_id: u64,
     pub(super) status: u32,
     operation: u32,
     vendor: u32,
@@ -332,8 +332,12 @@ const _: () = {
         offset_of!(QueuePairAttributes, max_rd_atomic) == 126 && offset_of!(QueuePairAttributes, port) == 129
     );
     assert!(offset_of!(QueuePairAttributes, rnr_retry) == 132 && size_of::<QueuePairAttributes>() == 144);
-    assert!(offset_of!(SendRequest, immediate) == 36 && offset_of!(SendRequest, to) == 40);
-    assert!(offset_of!(WriteTo, rkey) == 8 && offset_of!(AddTo, delta) == 8 && offset_of!(AddTo, rkey) == 24);
+    assert!(offset_of!(SendRequest, immediate) == 36 && offset_of!(SendRequest, target) == 40);
+    assert!(
+        offset_of!(RdmaTarget, rkey) == 8
+            && offset_of!(AtomicTarget, compare_add) == 8
+            && offset_of!(AtomicTarget, rkey) == 24
+    );
     assert!(size_of::<SendRequest>() == 128 && size_of::<ReceiveRequest>() == 32 && size_of::<Sge>() == 16);
     assert!(offset_of!(Completion, len) == 20 && offset_of!(Completion, immediate) == 24);
     assert!(offset_of!(Completion, flags) == 36 && size_of::<Completion>() == 48);
@@ -351,13 +355,13 @@ macro_rules! library {
                 // SAFETY: the names end with 0; the library is never unloaded, so its functions stay valid.
                 let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
                 if handle.is_null() {
-                    return Err(reason());
+                    return Err(loader_error());
                 }
                 $(
                     // SAFETY: the handle is the library's, and the name ends with 0.
                     let $name = unsafe { libc::dlsym(handle, concat!(stringify!($name), "\0").as_ptr().cast()) };
                     if $name.is_null() {
-                        return Err(reason());
+                        return Err(loader_error());
                     }
                 )+
                 // SAFETY: `<infiniband/verbs.h>` declares the functions with these types.
@@ -394,7 +398,7 @@ impl std::fmt::Debug for Library {
 }
 
 /// Returns the loader's error message.
-fn reason() -> String {
+fn loader_error() -> String {
     // SAFETY: no arguments; the text belongs to this thread until its next call of the loader.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use memory::Region;
 
-use super::library::{AddTo, SIGNALED, SendRequest, Sge, To, WriteTo, operation};
-use super::{Device, Pair, Registered, WorkCompletion};
+use super::library::{AtomicTarget, RdmaTarget, RemoteTarget, SIGNALED, SendRequest, Sge, operation};
+use super::{Device, QueuePair, RegisteredRegion, WorkCompletion};
 use crate::Error;
 
 /// `IBV_WC_GENERAL_ERR`: stands for an error that has no completion.
@@ -14,7 +14,7 @@ const GENERAL_ERROR: u32 = 21;
 /// The reason why a request was not accepted. A refused request has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// The maximum number of requests is outstanding: call [`Sender::collect`], then retry.
+    /// The maximum number of requests is outstanding: call [`Sender::poll`], then retry.
     Full,
     /// The data has more bytes than a slot.
     TooLong,
@@ -26,17 +26,18 @@ pub enum Refused {
 /// request.
 #[derive(Debug)]
 pub struct Sender {
-    pair: Pair,
-    slots: Registered,
+    pair: QueuePair,
+    slots: RegisteredRegion,
     slot_len: usize,
     depth: u64,
     /// True if every request reports completion, because the caller accounts for each.
     signals_all: bool,
-    /// Number of requests posted, and number completed, since the beginning.
-    given: u64,
-    done: u64,
-    /// The first completion status other than success.
-    broken: Option<u32>,
+    /// Number of requests posted since the beginning.
+    posted: u64,
+    /// Number of requests completed since the beginning.
+    completed: u64,
+    /// The first completion status other than success. After it, no request is accepted.
+    error_status: Option<u32>,
 }
 
 impl Sender {
@@ -51,36 +52,41 @@ impl Sender {
         let bytes = u64::from(depth) * slot_len as u64;
         let region = Region::anonymous(bytes, false).map_err(|error| Error::new("mmap", bytes, error))?;
         let slots = device.register(Arc::new(region), false)?;
-        let pair = device.pair(reliable, depth, 0)?;
+        let pair = device.queue_pair(reliable, depth, 0)?;
         Ok(Self {
             pair,
             slots,
             slot_len,
             depth: depth.into(),
             signals_all: reliable,
-            given: 0,
-            done: 0,
-            broken: None,
+            posted: 0,
+            completed: 0,
+            error_status: None,
         })
     }
 
     /// Returns the queue pair, to connect it.
-    pub fn pair(&mut self) -> &mut Pair {
+    pub fn queue_pair(&mut self) -> &mut QueuePair {
         &mut self.pair
     }
 
     /// Returns the number of requests that it accepts now.
-    pub fn room(&self) -> u32 {
-        if self.broken.is_some() {
+    pub fn free_slots(&self) -> u32 {
+        if self.error_status.is_some() {
             0
         } else {
-            (self.depth - (self.given - self.done)) as u32
+            (self.depth - (self.posted - self.completed)) as u32
         }
     }
 
-    /// Returns (number of requests posted, number completed).
-    pub fn counts(&self) -> (u64, u64) {
-        (self.given, self.done)
+    /// Returns the number of requests posted since the beginning.
+    pub fn posted(&self) -> u64 {
+        self.posted
+    }
+
+    /// Returns the number of requests completed since the beginning.
+    pub fn completed(&self) -> u64 {
+        self.completed
     }
 
     /// Returns the bytes of a slot.
@@ -89,16 +95,16 @@ impl Sender {
     }
 
     /// Copies the data of a pending request, by its number from 0 on. Returns false if the request is not pending.
-    pub fn pending(&self, request: u64, out: &mut [u8]) -> bool {
-        let at = (request & (self.depth - 1)) * self.slot_len as u64;
-        (self.done..self.given).contains(&request)
+    pub fn copy_pending(&self, request: u64, out: &mut [u8]) -> bool {
+        let offset = self.slot_offset(request);
+        (self.completed..self.posted).contains(&request)
             && out.len() <= self.slot_len
-            && self.slots.region().read(at, out).is_ok()
+            && self.slots.region().read(offset, out).is_ok()
     }
 
     /// Returns the first status other than success; after it nothing more is accepted.
-    pub fn broken(&self) -> Option<u32> {
-        self.broken
+    pub fn error_status(&self) -> Option<u32> {
+        self.error_status
     }
 
     /// Writes `data` to remote memory. With immediate data, the remote CPU is notified.
@@ -108,114 +114,127 @@ impl Sender {
     pub fn write(
         &mut self,
         address: u64,
-        key: u32,
+        rkey: u32,
         data: &[u8],
         immediate: Option<u32>,
     ) -> Result<(), Refused> {
         if data.len() > self.slot_len {
             return Err(Refused::TooLong);
         }
-        let at = self.slot()?;
+        let offset = self.free_slot()?;
         self.slots
             .region()
-            .write(at, data)
+            .write(offset, data)
             .map_err(|_| Refused::TooLong)?;
-        let to = To {
-            write: WriteTo { address, rkey: key },
+        let target = RemoteTarget {
+            rdma: RdmaTarget { address, rkey },
         };
         let operation = if immediate.is_some() {
             operation::WRITE_WITH_IMMEDIATE
         } else {
             operation::WRITE
         };
-        self.post(at, data.len(), operation, immediate.unwrap_or(0), to)
+        self.post(offset, data.len(), operation, immediate.unwrap_or(0), target)
     }
 
     /// Adds `delta` to eight bytes of remote memory (fetch-and-add). Only on a reliable pair.
     ///
     /// # Errors
     /// Returns the reason if the request was refused, without effect.
-    pub fn add(&mut self, address: u64, key: u32, delta: u64) -> Result<(), Refused> {
-        let at = self.slot()?;
-        let to = To {
-            add: AddTo {
+    pub fn fetch_add(&mut self, address: u64, rkey: u32, delta: u64) -> Result<(), Refused> {
+        let offset = self.free_slot()?;
+        let target = RemoteTarget {
+            atomic: AtomicTarget {
                 address,
-                delta,
+                compare_add: delta,
                 swap: 0,
-                rkey: key,
+                rkey,
             },
         };
-        self.post(at, 8, operation::FETCH_AND_ADD, 0, to)
+        self.post(offset, 8, operation::FETCH_AND_ADD, 0, target)
     }
 
     /// Polls the device for completions.
-    pub fn collect(&mut self) {
-        let mut done = [WorkCompletion::default(); 16];
+    pub fn poll(&mut self) {
+        let mut buffer = [WorkCompletion::default(); 16];
         loop {
-            let done = self.pair.sent(&mut done);
-            for done in done {
+            let completions = self.pair.poll_sent(&mut buffer);
+            for completion in completions {
                 // Requests complete in order, and only some report completion.
-                if done.status == 0 && self.broken.is_none() {
-                    self.done = self.done.max(done.work + 1);
+                if completion.status == 0 && self.error_status.is_none() {
+                    self.completed = self.completed.max(completion.wr_id + 1);
                 } else {
                     // Later requests were not executed either; their data stays in the slots.
-                    self.broken = self.broken.or(Some(done.status));
+                    self.error_status = self.error_status.or(Some(completion.status));
                 }
             }
-            if done.len() < 16 {
+            if completions.len() < 16 {
                 return;
             }
         }
     }
 
-    fn slot(&self) -> Result<u64, Refused> {
-        match self.room() {
-            0 if self.broken.is_some() => Err(Refused::Broken),
+    /// Returns the offset of a request's slot, bytes.
+    fn slot_offset(&self, request: u64) -> u64 {
+        (request & (self.depth - 1)) * self.slot_len as u64
+    }
+
+    /// Returns the offset of the next request's slot, bytes.
+    fn free_slot(&self) -> Result<u64, Refused> {
+        match self.free_slots() {
+            0 if self.error_status.is_some() => Err(Refused::Broken),
             0 => Err(Refused::Full),
-            _ => Ok((self.given & (self.depth - 1)) * self.slot_len as u64),
+            _ => Ok(self.slot_offset(self.posted)),
         }
     }
 
-    fn post(&mut self, at: u64, len: usize, operation: u32, immediate: u32, to: To) -> Result<(), Refused> {
-        // Each reported completion costs the device time. Unless all are wanted, request only four per round of the slots.
-        let signaled = self.signals_all || self.given % (self.depth / 4) == self.depth / 4 - 1;
-        let local = self.slots.address() + at;
-        let piece = Sge {
-            address: local,
+    fn post(
+        &mut self,
+        offset: u64,
+        len: usize,
+        operation: u32,
+        immediate: u32,
+        target: RemoteTarget,
+    ) -> Result<(), Refused> {
+        // Each reported completion costs the device time. Unless the caller needs all, request only four per round of the slots.
+        let signaled = self.signals_all || self.posted % (self.depth / 4) == self.depth / 4 - 1;
+        let sge = Sge {
+            address: self.slots.address() + offset,
             len: len as u32,
             lkey: self.slots.lkey,
         };
         let request = SendRequest {
-            work: self.given,
+            wr_id: self.posted,
             next: std::ptr::null(),
-            pieces: &raw const piece,
-            count: i32::from(len > 0),
+            sg_list: &raw const sge,
+            num_sge: i32::from(len > 0),
             operation,
             flags: if signaled { SIGNALED } else { 0 },
             immediate: immediate.to_be(),
-            to,
-            others: [0; 7],
+            target,
+            unused: [0; 7],
         };
         let raw = self.pair.raw.ok_or(Refused::Broken)?;
-        let mut bad = std::ptr::null();
-        // SAFETY: the pair is open, and with it its device; request and piece are copied. The slot lies inside the registered
-        // memory, and is not used again before the device has done with it.
-        let result =
-            unsafe { ((*(*raw.as_ptr()).context).post_send)(raw.as_ptr(), &raw const request, &raw mut bad) };
-        let posted = posted(result);
-        match posted {
-            Ok(()) => self.given += 1,
+        let mut failed = std::ptr::null();
+        // SAFETY: the pair is open, and with it its device; request and entry are copied. The slot lies inside the registered
+        // memory, and is not used again before the device has completed it.
+        let result = unsafe {
+            ((*(*raw.as_ptr()).context).post_send)(raw.as_ptr(), &raw const request, &raw mut failed)
+        };
+        let outcome = post_outcome(result);
+        match outcome {
+            Ok(()) => self.posted += 1,
             // A retry would fail likewise.
-            Err(Refused::Broken) => self.broken = self.broken.or(Some(GENERAL_ERROR)),
+            Err(Refused::Broken) => self.error_status = self.error_status.or(Some(GENERAL_ERROR)),
             Err(_) => {}
         }
-        posted
+        outcome
     }
 }
 
 /// Interprets what `ibv_post_send` returned: 0 or an `errno`, which some providers negate. ENOMEM alone means that the queue is full
 /// (manual page ibv_post_send(3)).
-fn posted(result: libc::c_int) -> Result<(), Refused> {
+fn post_outcome(result: libc::c_int) -> Result<(), Refused> {
     match result.saturating_abs() {
         0 => Ok(()),
         libc::ENOMEM => Err(Refused::Full),
@@ -229,9 +248,9 @@ mod tests {
 
     #[test]
     fn only_a_full_queue_is_worth_a_retry() {
-        assert_eq!(posted(0), Ok(()));
-        assert_eq!(posted(libc::ENOMEM), Err(Refused::Full));
-        assert_eq!(posted(-libc::ENOMEM), Err(Refused::Full));
+        assert_eq!(post_outcome(0), Ok(()));
+        assert_eq!(post_outcome(libc::ENOMEM), Err(Refused::Full));
+        assert_eq!(post_outcome(-libc::ENOMEM), Err(Refused::Full));
         for errno in [
             libc::EINVAL,
             libc::EFAULT,
@@ -239,7 +258,7 @@ mod tests {
             libc::EIO,
             libc::c_int::MIN,
         ] {
-            assert_eq!(posted(errno), Err(Refused::Broken), "{errno}");
+            assert_eq!(post_outcome(errno), Err(Refused::Broken), "{errno}");
         }
     }
 }

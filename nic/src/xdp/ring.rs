@@ -123,14 +123,14 @@ impl Fill {
 impl Receive {
     /// Returns the number of received frames, at most `most`.
     #[inline]
-    pub(super) fn available(&mut self, most: u32) -> u32 {
+    pub(super) fn available(&mut self, max: u32) -> u32 {
         let known = self.other.wrapping_sub(self.own);
-        if known >= most {
-            return most;
+        if known >= max {
+            return max;
         }
         // Acquire: pairs with the kernel's release in `xskq_prod_submit`, so that the entries and the frames are written.
         self.other = self.word(self.producer).load(Ordering::Acquire);
-        self.other.wrapping_sub(self.own).min(most)
+        self.other.wrapping_sub(self.own).min(max)
     }
 
     /// Returns the available frame with this index.

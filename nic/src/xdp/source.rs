@@ -77,7 +77,7 @@ impl XskSource {
 
     /// Passes the received frames to `take`; frames of several queues are ordered by receive time.
     fn sweep(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
-        let mut found = 0;
+        let mut total = 0;
         for _ in 0..BURSTS_PER_TURN * self.sockets.len() {
             let clock = Clock::read();
             let count = self.pick(&clock);
@@ -85,13 +85,13 @@ impl XskSource {
                 self.deliver_picked(&clock, count, take);
                 self.give_back(count);
             }
-            found += count;
+            total += count;
             self.drained = count < BURST;
             if self.drained {
                 break;
             }
         }
-        found
+        total
     }
 
     /// Picks the next frames of all queues, at most [`BURST`], the earliest first. Returns their number.
@@ -172,7 +172,7 @@ impl XskSource {
             ..
         } = self;
         let mut frames = [0_u64; BURST];
-        for run in picked[..count].chunk_by(|one, next| one.queue == next.queue) {
+        for run in picked[..count].chunk_by(|frame, next| frame.queue == next.queue) {
             let Some(socket) = run
                 .first()
                 .and_then(|first| sockets.get_mut(first.queue as usize))
@@ -199,9 +199,9 @@ impl XskSource {
         let Some(error) = self.sockets.iter().find_map(sys::pending_error) else {
             return Ok(());
         };
-        let gone = error.raw_os_error() == Some(libc::ENETDOWN);
+        let is_removed = error.raw_os_error() == Some(libc::ENETDOWN);
         let error = Error::new("receive", &self.interface, error);
-        Err(if gone {
+        Err(if is_removed {
             error.with_advice("the interface was removed".to_owned())
         } else {
             error
@@ -320,14 +320,14 @@ impl Source for XskSource {
         if let Some(wait) = self.pace.wait_first() {
             time::sleep(wait);
         }
-        let before = self.stats.datagrams;
-        let mut found = self.sweep(take);
-        if found == 0 && timeout_ms > 0 {
+        let datagrams_before = self.stats.datagrams;
+        let mut frames = self.sweep(take);
+        if frames == 0 && timeout_ms > 0 {
             self.wait(timeout_ms)?;
-            found = self.sweep(take);
+            frames = self.sweep(take);
         }
-        self.pace.note(found, MANY, time::monotonic());
-        Ok((self.stats.datagrams - before) as usize)
+        self.pace.note(frames, MANY, time::monotonic());
+        Ok((self.stats.datagrams - datagrams_before) as usize)
     }
 
     fn is_drained(&self) -> bool {

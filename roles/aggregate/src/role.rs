@@ -226,8 +226,8 @@ impl Worker {
         let Some(deadline) = self.aggregator.deadline() else {
             return SLEEP;
         };
-        let left = deadline.saturating_sub(nic::time::monotonic());
-        u32::try_from(left.div_ceil(1_000_000))
+        let remaining = deadline.saturating_sub(nic::time::monotonic());
+        u32::try_from(remaining.div_ceil(1_000_000))
             .unwrap_or(SLEEP)
             .min(SLEEP)
     }

@@ -105,7 +105,9 @@ impl Record<'_> {
             Self::Drop(_, drop) => size_of_val(*drop),
             Self::Loss(loss) => size_of_val(*loss),
             Self::Report(row) => size_of_val(row) + row.hops.len() * size_of::<Hop>(),
-            Self::Recording(one) => size_of_val(one) + one.trigger.rule.as_ref().map_or(0, String::len),
+            Self::Recording(recording) => {
+                size_of_val(recording) + recording.trigger.rule.as_ref().map_or(0, String::len)
+            }
         };
         content + OVERHEAD
     }
@@ -407,7 +409,7 @@ impl Chunk {
             (RecordBatch::Results(batch, _), Record::Flow(row, path)) => batch.flow(row, path),
             (RecordBatch::Results(batch, _), Record::Loss(loss)) => batch.loss(loss),
             (RecordBatch::Reports(rows), Record::Report(row)) => rows.push(row),
-            (RecordBatch::Recordings(recordings), Record::Recording(one)) => recordings.push(one),
+            (RecordBatch::Recordings(recordings), Record::Recording(recording)) => recordings.push(recording),
             // `has_room` excludes these.
             (RecordBatch::Results(..), Record::Report(_) | Record::Recording(_))
             | (RecordBatch::Reports(_) | RecordBatch::Recordings(_), _) => {}

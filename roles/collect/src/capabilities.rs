@@ -19,7 +19,7 @@ const OPENING: [Cap; 5] = [
 /// The capabilities to drop, between the two steps.
 #[derive(Clone, Copy, Debug)]
 pub struct CapabilityDrop {
-    wanted: Capabilities,
+    requested: Capabilities,
     /// The capabilities that every thread keeps.
     retained: CapSet,
 }
@@ -27,43 +27,43 @@ pub struct CapabilityDrop {
 impl CapabilityDrop {
     /// Performs the first step, once the inputs are open and before other threads exist. `opens_again`: some inputs are
     /// reopened after a failure. `devices`: memory is registered with RDMA devices later, which needs CAP_IPC_LOCK.
-    pub fn begin(wanted: Capabilities, opens_again: bool, devices: bool) -> Self {
+    pub fn begin(requested: Capabilities, opens_again: bool, devices: bool) -> Self {
         // NET_BIND_SERVICE: the API may listen on a port below 1024. DAC_OVERRIDE: root may have a store in another user's
         // directory, and creates files there as needed.
         let root = current().is_ok_and(|capabilities| capabilities.root);
         let mut retained = vec![Cap::NET_BIND_SERVICE];
         retained.extend(root.then_some(Cap::DAC_OVERRIDE));
         retained.extend(devices.then_some(Cap::IPC_LOCK));
-        let this = Self {
-            wanted,
+        let capability_drop = Self {
+            requested,
             retained: CapSet::of(&retained),
         };
-        if wanted != Capabilities::All {
-            if wanted == Capabilities::Reopen && opens_again {
+        if requested != Capabilities::All {
+            if requested == Capabilities::Reopen && opens_again {
                 retained.extend(OPENING);
             }
             if let Err(error) = drop_to(CapSet::of(&retained)) {
                 tracing::warn!(%error, "cannot drop capabilities; the process retains them");
             }
         }
-        this
+        capability_drop
     }
 
     /// Performs the second step, once the thread that reopens inputs runs.
     pub fn end(self) {
-        if self.wanted == Capabilities::All {
+        if self.requested == Capabilities::All {
             return;
         }
         match drop_thread_to(self.retained) {
-            Ok(left) => tracing::debug!(effective = %left.effective, "capabilities dropped"),
+            Ok(remaining) => tracing::debug!(effective = %remaining.effective, "capabilities dropped"),
             Err(error) => tracing::warn!(%error, "cannot drop capabilities; the process retains them"),
         }
     }
 }
 
 /// Drops the capabilities of a thread that reads an open interface. It inherited more from the thread that opened it.
-pub fn drop_to_reading(wanted: Capabilities) {
-    if wanted != Capabilities::All {
+pub fn drop_to_reading(requested: Capabilities) {
+    if requested != Capabilities::All {
         // Before Linux 5.19 even reading a map needs CAP_BPF. A failure is harmless: the thread only keeps more than it needs.
         let _ = drop_thread_to(CapSet::of(&[Cap::BPF]));
     }

@@ -60,8 +60,10 @@ pub fn read(
     frames(path, account, progress, |account, frame| {
         match telemetry(frame, ports, account) {
             Ok((datagram, _)) => each(frame.ts, CapturedFrame::Datagram(datagram, frame.layer())),
-            Err(Some(refused)) => each(frame.ts, CapturedFrame::Refused(refused.refusal, refused.source)),
-            Err(None) => Ok(()),
+            Err(NoDatagram::Refused(refused)) => {
+                each(frame.ts, CapturedFrame::Refused(refused.refusal, refused.source))
+            }
+            Err(NoDatagram::NotTelemetry) => Ok(()),
         }
     })
 }
@@ -92,15 +94,23 @@ pub struct Beginning<'a> {
     pub payload: &'a [u8],
 }
 
-/// Returns the datagram in a frame and the index of its destination port in `ports`. A frame without such a datagram is an
-/// error: `Some` if its headers are malformed, `None` if it is not telemetry. Counts the frame in everything but
+/// The reason why a frame has no datagram to a telemetry port.
+#[derive(Clone, Copy, Debug)]
+pub enum NoDatagram<'a> {
+    /// The headers of the frame are malformed.
+    Refused(Refused<'a>),
+    /// It is not telemetry.
+    NotTelemetry,
+}
+
+/// Returns the datagram in a frame and the index of its destination port in `ports`. Counts the frame in everything but
 /// [`Account::frames`].
 #[inline]
 pub fn telemetry<'a>(
     frame: &Frame<'a>,
     ports: &[u16],
     account: &mut Account,
-) -> Result<(Datagram<'a>, usize), Option<Refused<'a>>> {
+) -> Result<(Datagram<'a>, usize), NoDatagram<'a>> {
     let parsed = datagram(frame);
     if let Ok(datagram) = parsed
         && let Some(port) = ports.iter().position(|port| *port == datagram.dst_port)
@@ -108,59 +118,66 @@ pub fn telemetry<'a>(
         account.datagrams += 1;
         return Ok((datagram, port));
     }
-    Err(account_other(frame, parsed.err(), ports, account))
+    let error = parsed.err().unwrap_or(ParseError::OtherPort);
+    Err(account_other(frame, error, ports, account))
 }
 
-/// Parses the datagram in a frame. The error is `None` if the link type is not supported.
+/// The reason why a frame has no datagram that could be telemetry.
+#[derive(Clone, Copy)]
+enum ParseError {
+    UnknownLinkType,
+    Refused(Refusal),
+    /// The datagram is to another port.
+    OtherPort,
+}
+
+/// Parses the datagram in a frame, to any port.
 #[inline]
-fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, Option<Refusal>> {
+fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, ParseError> {
     match frame.layer() {
-        Layer::Ethernet(bytes) => frame::datagram(bytes).map_err(Some),
-        Layer::Network { ethertype, bytes } => frame::network(ethertype, bytes).map_err(Some),
-        Layer::Cut => Err(Some(Refusal::Truncated)),
-        Layer::Unsupported => Err(None),
+        Layer::Ethernet(bytes) => frame::datagram(bytes).map_err(ParseError::Refused),
+        Layer::Network { ethertype, bytes } => frame::network(ethertype, bytes).map_err(ParseError::Refused),
+        Layer::Cut => Err(ParseError::Refused(Refusal::Truncated)),
+        Layer::Unsupported => Err(ParseError::UnknownLinkType),
     }
 }
 
-/// Accounts for a frame without a datagram to one of `ports`. `error` is [`datagram`]'s result; `None` if it found one.
+/// Accounts for a frame without a datagram to one of `ports`.
 #[cold]
 fn account_other<'a>(
     frame: &Frame<'a>,
-    error: Option<Option<Refusal>>,
+    error: ParseError,
     ports: &[u16],
     account: &mut Account,
-) -> Option<Refused<'a>> {
-    let envelope = envelope(frame);
-    let skipped = match error {
-        None => Some("other_port"),
-        Some(None) => Some("unknown_link"),
-        Some(Some(refusal)) => no_telemetry(refusal, envelope.dst_port, ports),
+) -> NoDatagram<'a> {
+    let class = match error {
+        ParseError::OtherPort => "other_port",
+        ParseError::UnknownLinkType => "unknown_link",
+        ParseError::Refused(refusal) => {
+            let headers = partial_headers(frame);
+            match skipped_class(refusal, headers.dst_port, ports) {
+                Some(class) => class,
+                None => {
+                    *account.refused.entry(refusal.name()).or_default() += 1;
+                    return NoDatagram::Refused(Refused {
+                        refusal,
+                        source: headers.src,
+                        beginning: beginning(&headers, ports),
+                    });
+                }
+            }
+        }
     };
-    match (skipped, error.flatten()) {
-        (None, Some(refusal)) => {
-            *account.refused.entry(refusal.name()).or_default() += 1;
-            Some(Refused {
-                refusal,
-                source: envelope.src,
-                beginning: beginning(&envelope, ports),
-            })
-        }
-        (skipped, _) => {
-            *account
-                .skipped
-                .entry(skipped.unwrap_or("unknown_link"))
-                .or_default() += 1;
-            None
-        }
-    }
+    *account.skipped.entry(class).or_default() += 1;
+    NoDatagram::NotTelemetry
 }
 
 /// Returns the beginning of a datagram to one of `ports`, if the frame has it.
-fn beginning<'a>(envelope: &PartialHeaders<'a>, ports: &[u16]) -> Option<Beginning<'a>> {
-    let dst_port = envelope.dst_port?;
-    let (src_port, payload) = envelope.beginning()?;
+fn beginning<'a>(headers: &PartialHeaders<'a>, ports: &[u16]) -> Option<Beginning<'a>> {
+    let dst_port = headers.dst_port?;
+    let (src_port, payload) = headers.beginning()?;
     Some(Beginning {
-        src: envelope.src?,
+        src: headers.src?,
         src_port,
         dst_port,
         listener: ports.iter().position(|port| *port == dst_port)?,
@@ -168,7 +185,7 @@ fn beginning<'a>(envelope: &PartialHeaders<'a>, ports: &[u16]) -> Option<Beginni
     })
 }
 
-fn envelope<'a>(frame: &Frame<'a>) -> PartialHeaders<'a> {
+fn partial_headers<'a>(frame: &Frame<'a>) -> PartialHeaders<'a> {
     match frame.layer() {
         Layer::Ethernet(bytes) => PartialHeaders::of_frame(bytes),
         Layer::Network { ethertype, bytes } => PartialHeaders::of_network(ethertype, bytes),
@@ -178,7 +195,7 @@ fn envelope<'a>(frame: &Frame<'a>) -> PartialHeaders<'a> {
 
 /// Returns the class of a refused frame that is not telemetry, or `None` if it is or could be. A malformed datagram to another
 /// port is not telemetry; the first fragment of a datagram to a telemetry port is a report that cannot be read.
-fn no_telemetry(refusal: Refusal, dst_port: Option<u16>, ports: &[u16]) -> Option<&'static str> {
+fn skipped_class(refusal: Refusal, dst_port: Option<u16>, ports: &[u16]) -> Option<&'static str> {
     match (dst_port, refusal) {
         (Some(dst_port), _) if ports.contains(&dst_port) => None,
         (Some(_), _) => Some("other_port"),
@@ -203,6 +220,8 @@ pub fn is_live(path: &Path) -> bool {
 }
 
 const STDIN: &str = "-";
+/// Number of frames between two updates of the progress display.
+const PROGRESS_INTERVAL: u64 = 4096;
 
 /// Reads all frames of one capture, one call of `each` per frame.
 pub fn frames(
@@ -212,10 +231,10 @@ pub fn frames(
     mut each: impl FnMut(&mut Account, &Frame<'_>) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let mut reader = open(path)?;
-    let before = progress.files_done();
+    let bytes_before = progress.files_done();
     loop {
-        if account.frames.is_multiple_of(4096) {
-            progress.at(before + reader.bytes_read(), account.frames);
+        if account.frames.is_multiple_of(PROGRESS_INTERVAL) {
+            progress.at(bytes_before + reader.bytes_read(), account.frames);
         }
         let frame = match reader.next() {
             None => break,
@@ -225,7 +244,7 @@ pub fn frames(
         account.frames += 1;
         each(account, &frame)?;
     }
-    progress.file_done(before + reader.bytes_read());
+    progress.file_done(bytes_before + reader.bytes_read());
     Ok(())
 }
 
@@ -237,12 +256,12 @@ pub fn bursts(
     mut each: impl FnMut(&mut Account, Frames<'_>),
 ) -> Result<(), CliError> {
     let mut reader = open(path)?;
-    let before = progress.files_done();
-    let mut shown = None;
+    let bytes_before = progress.files_done();
+    let mut shown_frames = None;
     loop {
-        if shown.is_none_or(|shown| account.frames - shown >= 4096) {
-            shown = Some(account.frames);
-            progress.at(before + reader.bytes_read(), account.frames);
+        if shown_frames.is_none_or(|shown| account.frames - shown >= PROGRESS_INTERVAL) {
+            shown_frames = Some(account.frames);
+            progress.at(bytes_before + reader.bytes_read(), account.frames);
         }
         match reader.burst() {
             None => break,
@@ -250,7 +269,7 @@ pub fn bursts(
             Some(Err(error)) => return Err(unreadable(path, &error)),
         }
     }
-    progress.file_done(before + reader.bytes_read());
+    progress.file_done(bytes_before + reader.bytes_read());
     Ok(())
 }
 

@@ -41,8 +41,9 @@ pub fn each_chunk(
     ports: &AggregatePorts,
     mut process: impl FnMut(Contents, &[Datagram<'_>]),
 ) {
-    let runs = packets
-        .chunk_by(|one, next| one.port == next.port || ports.contents(one.port) == ports.contents(next.port));
+    let runs = packets.chunk_by(|packet, next| {
+        packet.port == next.port || ports.contents(packet.port) == ports.contents(next.port)
+    });
     for packets in runs.flat_map(|run| run.chunks(CHUNK)) {
         let contents = packets
             .first()

@@ -163,7 +163,7 @@ struct Accounts {
 
 /// A sequence number read during the fan-out.
 #[derive(Clone, Copy, Debug)]
-struct Noted {
+struct ReceivedNumber {
     stream: StreamId,
     seq: u32,
     received: Nanos,
@@ -196,14 +196,14 @@ impl Ledger {
     }
 
     /// Accounts the sequence numbers that the thread of `lane` received.
-    fn observe(&self, lane: usize, noted: &[Noted]) {
+    fn observe(&self, lane: usize, numbers: &[ReceivedNumber]) {
         let accounts = &mut *lock(&self.accounts);
         if accounts.order.is_trivial() {
-            for noted in noted {
-                observe(&mut accounts.sequencer, &mut accounts.batch, noted);
+            for number in numbers {
+                observe(&mut accounts.sequencer, &mut accounts.batch, number);
             }
         } else {
-            accounts.order.push(lane, noted);
+            accounts.order.push(lane, numbers);
             accounts.observe_ordered();
         }
     }
@@ -248,7 +248,7 @@ impl Accounts {
             batch,
             ..
         } = self;
-        order.drain(|noted| observe(sequencer, batch, &noted));
+        order.drain(|number| observe(sequencer, batch, &number));
     }
 
     fn publish(&mut self, gauge: &FanoutGauge) {
@@ -263,13 +263,13 @@ impl Accounts {
     }
 }
 
-fn observe(sequencer: &mut Sequencer, batch: &mut Batch, noted: &Noted) {
-    let Noted {
+fn observe(sequencer: &mut Sequencer, batch: &mut Batch, number: &ReceivedNumber) {
+    let ReceivedNumber {
         stream,
         seq,
         received,
         refused,
-    } = noted;
+    } = number;
     if *refused {
         sequencer.observe_refused(stream, *seq, *received, batch);
     } else {
@@ -306,7 +306,7 @@ pub struct Spreader {
     lane: usize,
     /// The parts of the current burst, by worker.
     shares: Vec<Vec<Share>>,
-    noted: Vec<Noted>,
+    numbers: Vec<ReceivedNumber>,
     next: u64,
     latest: Sender,
 }
@@ -366,7 +366,7 @@ impl Spreader {
             plan,
             lane,
             shares,
-            noted: Vec::new(),
+            numbers: Vec::new(),
             next: 0,
             latest,
         }
@@ -374,7 +374,7 @@ impl Spreader {
 
     /// Copies datagrams into the queues of their workers, and waits while one of these is full.
     pub fn distribute(&mut self, packets: &[Packet<'_>]) {
-        self.noted.clear();
+        self.numbers.clear();
         for (index, packet) in packets.iter().enumerate() {
             if let Some(ahead) = packets.get(index + AHEAD) {
                 // The cache lines with the headers; the copy reads the rest in order.
@@ -408,7 +408,7 @@ impl Spreader {
                 });
             }
         }
-        self.plan.ledger.observe(self.lane, &self.noted);
+        self.plan.ledger.observe(self.lane, &self.numbers);
         // Counted before the workers get them, so that their output never exceeds the input.
         lock(&self.plan.ledger.gauge.stats).datagrams += packets.len() as u64;
         self.flush(packets);
@@ -429,18 +429,18 @@ impl Spreader {
         };
         let mut start = GROUP_LEN;
         let mut end = GROUP_LEN;
-        let mut former = None;
+        let mut previous_worker = None;
         let mut contents = Contents::Reports;
         for (number, report) in (0..).zip(reports) {
             let flow = report
                 .flow
                 .or_else(|| postcard_id(report.bytes).map(FlowKey::of_id));
-            let worker = match (flow, former) {
-                (None, Some(former)) => former,
+            let worker = match (flow, previous_worker) {
+                (None, Some(previous_worker)) => previous_worker,
                 _ => worker_of(flow, plan, next),
             };
-            let is_new = former != Some(worker);
-            if is_new && former.is_some() {
+            let is_new = previous_worker != Some(worker);
+            if is_new && previous_worker.is_some() {
                 start = end;
                 contents = Contents::LaterReports(number);
             }
@@ -455,7 +455,7 @@ impl Spreader {
                 Some(last) if !is_new => *last = share,
                 _ => shares[worker].push(share),
             }
-            former = Some(worker);
+            previous_worker = Some(worker);
         }
         true
     }
@@ -495,7 +495,7 @@ impl Spreader {
             .access
             .check(self.plan.listener, &sender.octets, || Ok(peek.node_id))
             .ok()?;
-        self.noted.push(Noted {
+        self.numbers.push(ReceivedNumber {
             stream: stream(&peek, self.plan.listener, sender.octets),
             seq: peek.seq,
             received: packet.received,
@@ -524,7 +524,7 @@ impl Spreader {
             node,
             source,
         };
-        self.noted.push(Noted {
+        self.numbers.push(ReceivedNumber {
             stream: id,
             seq: header.sequence,
             received: packet.received,
@@ -635,7 +635,9 @@ impl Load {
             received: 0,
         };
         let mut start = 0;
-        let runs = self.entries.chunk_by(|one, next| one.contents == next.contents);
+        let runs = self
+            .entries
+            .chunk_by(|entry, next| entry.contents == next.contents);
         for entries in runs.flat_map(|run| run.chunks(SHARE)) {
             let contents = entries.first().map_or(Contents::Reports, |entry| entry.contents);
             let mut chunk = [none; SHARE];

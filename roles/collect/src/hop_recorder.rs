@@ -28,11 +28,19 @@ struct Tap {
     hops: u64,
 }
 
+/// An event that the collector found.
+#[derive(Clone, Copy, Debug)]
+struct EventMark {
+    /// Receive time of the report.
+    received: Nanos,
+    flow: Option<FlowKey>,
+    node: Option<u32>,
+}
+
 /// Events found in the current datagrams, for taps that want only reports with events.
 #[derive(Debug, Default)]
 pub struct Marks {
-    /// Receive time, flow and node of each event.
-    marks: Vec<(Nanos, Option<FlowKey>, Option<u32>)>,
+    events: Vec<EventMark>,
     are_wanted: bool,
     /// There were too many events to list, so every report of these datagrams counts as one with an event.
     are_all: bool,
@@ -41,29 +49,33 @@ pub struct Marks {
 impl Marks {
     /// Notes an event that the collector found.
     pub fn add(&mut self, event: &Event) {
-        if self.are_wanted && self.marks.len() < MAX_MARKS {
-            self.marks.push((event.ts, event.flow, event.node));
+        if self.are_wanted && self.events.len() < MAX_MARKS {
+            self.events.push(EventMark {
+                received: event.ts,
+                flow: event.flow,
+                node: event.node,
+            });
         } else {
             self.are_all |= self.are_wanted;
         }
     }
 
     fn has(&self, received: Nanos) -> bool {
-        self.are_all || self.marks.iter().any(|(ts, ..)| *ts == received)
+        self.are_all || self.events.iter().any(|event| event.received == received)
     }
 
     fn clear(&mut self) {
-        self.marks.clear();
+        self.events.clear();
         self.are_all = false;
     }
 
     fn has_report(&self, received: Nanos, report: &Report<'_>) -> bool {
         self.are_all
-            || self.marks.iter().any(|(ts, flow, node)| {
-                *ts == received
-                    && match flow {
-                        Some(flow) => flow_of(report) == Some(*flow),
-                        None => node.is_some() && report.hops().any(|hop| hop.node_id == *node),
+            || self.events.iter().any(|event| {
+                event.received == received
+                    && match event.flow {
+                        Some(flow) => flow_of(report) == Some(flow),
+                        None => event.node.is_some() && report.hops().any(|hop| hop.node_id == event.node),
                     }
             })
     }
@@ -206,9 +218,9 @@ impl Tap {
                 ingress_ts: hop.ingress_ts.map(|ts| stamp_ns(ts, hop.wide_ts, profile)),
                 egress_ts: hop.egress_ts.map(|ts| stamp_ns(ts, hop.wide_ts, profile)),
             };
-            let begun = spool::begin(&mut self.chunk);
+            let record_start = spool::begin(&mut self.chunk);
             record.write(&mut self.chunk);
-            spool::end(&mut self.chunk, begun);
+            spool::end(&mut self.chunk, record_start);
             self.hops += 1;
         }
         if self.chunk.len() >= CHUNK {

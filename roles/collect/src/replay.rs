@@ -12,7 +12,7 @@ use nic::capture::{BURST, Frame};
 
 pub use self::clocks::Difference;
 use self::clocks::{Clocks, Time};
-use crate::capture::{self, Account, Beginning};
+use crate::capture::{self, Account, Beginning, NoDatagram, Refused};
 use crate::datagram::{AggregatePorts, Contents, octets};
 
 /// Speed of the replay, relative to the capture.
@@ -61,14 +61,14 @@ pub struct Replay<O> {
     collector: Collector,
     output: O,
     /// Datagrams since the last call of [`Replay::tick`].
-    since_tick: usize,
+    datagrams_since_tick: usize,
     pace: Pace,
     /// Capture time of the last tick, ns.
-    ticked: u64,
+    last_tick: u64,
     /// Time without datagrams after which no timer is pending, ns.
     longest_timer: u64,
     /// Latest receive time since the capture's clock was set back, ns.
-    last: u64,
+    latest: u64,
     /// The clocks of each file, in the order of [`Replay::begin`]; `file` indexes the current one.
     clocks: Vec<Clocks>,
     file: usize,
@@ -117,7 +117,7 @@ struct Burst<'a> {
 
 impl Burst<'_> {
     fn new() -> Self {
-        let none = Datagram {
+        let unused = Datagram {
             payload: &[],
             source: [0; 16],
             src_port: 0,
@@ -125,7 +125,7 @@ impl Burst<'_> {
             received: 0,
         };
         Self {
-            datagrams: [none; BURST],
+            datagrams: [unused; BURST],
             len: 0,
             contents: Contents::Reports,
         }
@@ -143,11 +143,11 @@ impl<O: ReplayOutput> Replay<O> {
         Self {
             collector: Collector::new(config),
             output,
-            since_tick: 0,
+            datagrams_since_tick: 0,
             pace,
-            ticked: 0,
+            last_tick: 0,
             longest_timer,
-            last: 0,
+            latest: 0,
             clocks: Vec::new(),
             file: 0,
             held: None,
@@ -163,7 +163,7 @@ impl<O: ReplayOutput> Replay<O> {
         self.file = self.clocks.len() - 1;
     }
 
-    /// Switches to a file that was begun before, by index.
+    /// Switches to a file that was begun earlier, by index.
     pub fn resume(&mut self, file: usize) {
         self.file = file;
     }
@@ -174,10 +174,14 @@ impl<O: ReplayOutput> Replay<O> {
         for frame in frames {
             account.frames += 1;
             let (datagram, listener) = match capture::telemetry(&frame, &self.ports, account) {
-                Ok(found) => found,
-                // A frame with broken headers is in the account already.
-                Err(refused) => {
-                    if let Some(beginning) = refused.and_then(|refused| refused.beginning) {
+                Ok(telemetry) => telemetry,
+                // A frame with malformed headers is in the account already.
+                Err(no_datagram) => {
+                    if let NoDatagram::Refused(Refused {
+                        beginning: Some(beginning),
+                        ..
+                    }) = no_datagram
+                    {
                         self.handle(&mut burst);
                         self.observe_beginning(&frame, &beginning);
                     }
@@ -191,7 +195,7 @@ impl<O: ReplayOutput> Replay<O> {
             let Some(clocks) = self.clocks.get_mut(self.file) else {
                 return;
             };
-            let ts = match clocks.time(&frame, self.last) {
+            let ts = match clocks.time(&frame, self.latest) {
                 Time::At(ts) => ts,
                 Time::SetBack(ts) => {
                     self.handle(&mut burst);
@@ -212,19 +216,19 @@ impl<O: ReplayOutput> Replay<O> {
                     continue;
                 }
             };
-            let datagram_at = Datagram {
+            let received = Datagram {
                 payload: datagram.payload,
                 source: octets(datagram.src),
                 src_port: datagram.src_port,
                 listener: listener as u16,
                 received: ts,
             };
-            self.push(&mut burst, datagram_at, datagram.dst_port);
+            self.push(&mut burst, received, datagram.dst_port);
         }
         self.handle(&mut burst);
     }
 
-    /// Accounts for the sequence number of a datagram of which the frame has only the beginning: it was not lost on the way to the
+    /// Accounts for the sequence number of a datagram of which the frame has only the beginning: it was not lost before the
     /// capture, and it is counted as refused.
     #[cold]
     fn observe_beginning(&mut self, frame: &Frame<'_>, beginning: &Beginning<'_>) {
@@ -236,7 +240,7 @@ impl<O: ReplayOutput> Replay<O> {
             src_port: beginning.src_port,
             listener: beginning.listener as u16,
             // The frame may have a wrong time, and lets no time pass.
-            received: ts.max(self.last),
+            received: ts.max(self.latest),
         };
         let collector = &mut self.collector;
         let output = &mut self.output;
@@ -256,9 +260,9 @@ impl<O: ReplayOutput> Replay<O> {
             self.tick();
             self.pace.wait(ts);
         }
-        if self.last > 0 && ts.saturating_sub(self.last) > TICK {
+        if self.latest > 0 && ts.saturating_sub(self.latest) > TICK {
             self.handle(burst);
-            self.pass(ts);
+            self.pass_time(ts);
         }
         let contents = self.aggregate_ports.contents(dst_port);
         if contents != burst.contents {
@@ -267,9 +271,9 @@ impl<O: ReplayOutput> Replay<O> {
         }
         burst.datagrams[burst.len] = datagram;
         burst.len += 1;
-        self.last = self.last.max(ts);
-        self.since_tick += 1;
-        if self.since_tick == BURST {
+        self.latest = self.latest.max(ts);
+        self.datagrams_since_tick += 1;
+        if self.datagrams_since_tick == BURST {
             self.handle(burst);
             self.tick();
         }
@@ -285,14 +289,15 @@ impl<O: ReplayOutput> Replay<O> {
             .clocks
             .get(self.file)
             .map_or(next.ts, |clocks| clocks.known_time(next));
-        let is_wrong = (self.last.saturating_sub(SET_BACK)..held.ts.saturating_sub(SET_BACK)).contains(&time);
+        let is_wrong =
+            (self.latest.saturating_sub(SET_BACK)..held.ts.saturating_sub(SET_BACK)).contains(&time);
         if is_wrong {
             self.wrong_times += 1;
             if let Some(clocks) = self.clocks.get_mut(held.file) {
-                clocks.set_ahead(held.interface, held.ts);
+                clocks.mark_wrong_time(held.interface, held.ts);
             }
         }
-        let ts = if is_wrong { self.last } else { held.ts };
+        let ts = if is_wrong { self.latest } else { held.ts };
         self.push_held(&held, ts);
     }
 
@@ -311,56 +316,56 @@ impl<O: ReplayOutput> Replay<O> {
 
     /// Processes the datagrams of a burst and empties it.
     fn handle(&mut self, burst: &mut Burst<'_>) {
-        let these = &burst.datagrams[..std::mem::take(&mut burst.len)];
+        let datagrams = &burst.datagrams[..std::mem::take(&mut burst.len)];
         match burst.contents {
-            _ if these.is_empty() => {}
-            Contents::Reports => self.collector.handle(these, &mut self.output),
+            _ if datagrams.is_empty() => {}
+            Contents::Reports => self.collector.handle(datagrams, &mut self.output),
             Contents::LaterReports(first) => {
                 self.collector
-                    .handle_later_reports(these, first, &mut self.output)
+                    .handle_later_reports(datagrams, first, &mut self.output)
             }
-            Contents::Aggregates => self.collector.handle_aggregates(these, &mut self.output),
+            Contents::Aggregates => self.collector.handle_aggregates(datagrams, &mut self.output),
         }
     }
 
     /// Runs a tick if one is due. It is called after a fixed number of datagrams, however the frames are grouped into bursts,
     /// so that a capture always yields the same results.
     fn tick(&mut self) {
-        if std::mem::take(&mut self.since_tick) == 0 {
+        if std::mem::take(&mut self.datagrams_since_tick) == 0 {
             return;
         }
-        self.tick_at(self.last);
+        self.tick_at(self.latest);
     }
 
     /// Sets the capture time back to `ts` with a tick, as a running collector sees it.
     fn set_back(&mut self, ts: u64) {
-        self.last = ts;
-        self.since_tick = 0;
+        self.latest = ts;
+        self.datagrams_since_tick = 0;
         self.pace.begin = None;
         self.tick_at(ts);
     }
 
     /// Lets the time from the latest datagram to `ts` pass with regular ticks, like an idle collector. In a long gap,
     /// everything has expired at some point, and the rest is skipped.
-    fn pass(&mut self, ts: u64) {
-        self.since_tick = 0;
-        let span = ts.saturating_sub(self.last).min(self.longest_timer);
+    fn pass_time(&mut self, ts: u64) {
+        self.datagrams_since_tick = 0;
+        let span = ts.saturating_sub(self.latest).min(self.longest_timer);
         let step = if span > SECOND {
             (SECOND / 10).max(span / MAX_TICKS)
         } else {
             TICK
         };
         for count in 0..=span / step {
-            self.tick_at(self.last.saturating_add(count * step));
+            self.tick_at(self.latest.saturating_add(count * step));
         }
     }
 
     fn tick_at(&mut self, now: u64) {
-        if now.abs_diff(self.ticked) >= TICK {
-            if now / SECOND != self.ticked / SECOND {
+        if now.abs_diff(self.last_tick) >= TICK {
+            if now / SECOND != self.last_tick / SECOND {
                 self.output.second(&self.collector);
             }
-            self.ticked = now;
+            self.last_tick = now;
             self.collector.tick(now, &mut self.output);
             self.output.ticked(&self.collector, now);
         }
@@ -374,10 +379,10 @@ impl<O: ReplayOutput> Replay<O> {
         }
         self.tick();
         self.output.second(&self.collector);
-        self.collector.finish(self.last, &mut self.output);
+        self.collector.finish(self.latest, &mut self.output);
         let mut differences = Vec::new();
         for clocks in self.clocks {
-            clocks.list(&mut differences);
+            clocks.append_differences(&mut differences);
         }
         Replayed {
             collector: self.collector,
@@ -398,21 +403,23 @@ struct Pace {
 
 impl Pace {
     /// Returns the time until `ts` is due, or `None` if it is due already or the speed is unlimited.
-    fn due(&mut self, ts: u64) -> Option<Duration> {
+    fn time_until(&mut self, ts: u64) -> Option<Duration> {
         let Speed::Times(times) = self.speed else {
             return None;
         };
-        let (first, met) = *self.begin.get_or_insert((ts, Instant::now()));
-        let after = Duration::from_nanos(ts.saturating_sub(first)).div_f64(times);
-        after.checked_sub(met.elapsed()).filter(|wait| !wait.is_zero())
+        let (first, first_read) = *self.begin.get_or_insert((ts, Instant::now()));
+        let offset = Duration::from_nanos(ts.saturating_sub(first)).div_f64(times);
+        offset
+            .checked_sub(first_read.elapsed())
+            .filter(|wait| !wait.is_zero())
     }
 
     fn is_early(&mut self, ts: u64) -> bool {
-        self.due(ts).is_some()
+        self.time_until(ts).is_some()
     }
 
     fn wait(&mut self, ts: u64) {
-        if let Some(wait) = self.due(ts) {
+        if let Some(wait) = self.time_until(ts) {
             std::thread::sleep(wait);
         }
     }
@@ -434,7 +441,7 @@ mod tests {
             begin: None,
         };
         assert!(!pace.is_early(5_000_000_000));
-        let due = pace.due(605_000_000_000);
+        let due = pace.time_until(605_000_000_000);
         assert!(
             due > Some(Duration::from_secs(50)) && due <= Some(Duration::from_secs(60)),
             "{due:?}"

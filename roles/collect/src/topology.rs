@@ -296,17 +296,17 @@ fn merge(known: &mut SeriesView, other: &SeriesView) {
     match (other.values == 0, other.idle).cmp(&(known.values == 0, known.idle)) {
         Ordering::Less => *known = *other,
         Ordering::Equal => {
-            let mine = known.last;
-            let theirs = other.last;
-            if theirs.count > mine.count {
+            let known_last = known.last;
+            let other_last = other.last;
+            if other_last.count > known_last.count {
                 *known = *other;
             }
-            if mine.count > 0 && theirs.count > 0 {
+            if known_last.count > 0 && other_last.count > 0 {
                 let last = &mut known.last;
-                last.count = mine.count + theirs.count;
-                last.sum = mine.sum.saturating_add(theirs.sum);
-                last.min = mine.min.min(theirs.min);
-                last.max = mine.max.max(theirs.max);
+                last.count = known_last.count + other_last.count;
+                last.sum = known_last.sum.saturating_add(other_last.sum);
+                last.min = known_last.min.min(other_last.min);
+                last.max = known_last.max.max(other_last.max);
             }
         }
         Ordering::Greater => {}

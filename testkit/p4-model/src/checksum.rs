@@ -29,7 +29,7 @@ impl Calculation {
     }
 }
 
-/// The internet checksum (RFC 1071).
+/// Returns the internet checksum (RFC 1071).
 fn csum16(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)
@@ -41,7 +41,7 @@ fn csum16(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// CRC-32 as in Ethernet, bit by bit (reflected polynomial 0xEDB88320).
+/// Returns the CRC-32 of Ethernet, computed bit by bit (reflected polynomial 0xEDB88320).
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {

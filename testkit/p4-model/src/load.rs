@@ -11,10 +11,10 @@ use crate::expression::{Binary, Expression, Unary};
 use crate::field::{Field, VALID};
 use crate::packet::Header;
 use crate::program::{
-    Action, Algorithm, Calculation, Checksum, Input, Node, ParseState, ParserOp, Pipeline, Primitive,
-    Program, Standard, Transition, Value,
+    Action, Algorithm, Calculation, Checksum, CounterArray, Input, Lookahead, Node, ParseState, ParserErrors,
+    ParserOp, Pipeline, Primitive, Program, RegisterArray, Standard, Transition, Value,
 };
-use crate::table::{Installed, Key, MatchKind, Next, Table};
+use crate::table::{ActionCall, Installed, Key, KeyField, MatchKind, Next, Table};
 
 /// The reason why a program or a table entry is rejected, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ fn wrong<T>(what: impl fmt::Display) -> Result<T> {
 /// Indexes of a program's objects by name, needed only while loading.
 #[derive(Default)]
 struct Names {
-    /// Header types by name: the index into `widths`, and the index of each field by name.
-    types: BTreeMap<String, (usize, BTreeMap<String, usize>)>,
+    /// Header types by name.
+    types: BTreeMap<String, HeaderType>,
     /// Field widths of each header type in bits; `None` for a field of variable length.
     widths: Vec<Vec<Option<u32>>>,
     headers: BTreeMap<String, usize>,
@@ -49,9 +49,15 @@ struct Names {
     registers: BTreeMap<String, usize>,
     counters: BTreeMap<String, usize>,
     /// Name of the type of each header instance.
-    kinds: Vec<String>,
+    header_types: Vec<String>,
     /// The header instances of each stack.
     stack_headers: Vec<Vec<usize>>,
+}
+
+/// A header type: its index in `Names::widths`, and the indexes of its fields by name.
+struct HeaderType {
+    index: usize,
+    fields: BTreeMap<String, usize>,
 }
 
 impl Program {
@@ -78,8 +84,8 @@ impl Program {
         header_types(&json, &mut names)?;
         let headers = headers(&json, &mut names)?;
         let stacks = stacks(&json, &mut names)?;
-        let registers = arrays(&json, "register_arrays", &mut names.registers)?;
-        let counters = arrays(&json, "counter_arrays", &mut names.counters)?;
+        let registers = read_arrays(&json, "register_arrays", &mut names.registers)?;
+        let counters = read_arrays(&json, "counter_arrays", &mut names.counters)?;
         for (number, calculation) in list(&json, "calculations")?.iter().enumerate() {
             names.calculations.insert(text_of(calculation, "name")?, number);
         }
@@ -100,20 +106,31 @@ impl Program {
             ["ingress", "egress"].map(|name| names.pipeline(&json, name, &actions, &mut tables));
         let (states, first_state) = names.parser(&json)?;
         Ok(Self {
-            errors: [
-                error_code(&json, "PacketTooShort"),
-                error_code(&json, "StackOutOfBounds"),
-            ],
+            errors: ParserErrors {
+                packet_too_short: error_code(&json, "PacketTooShort"),
+                stack_out_of_bounds: error_code(&json, "StackOutOfBounds"),
+            },
             deparser: names.deparser(&json)?,
             field_lists: names.field_lists(&json)?,
             standard: names.standard()?,
             registers: registers
                 .into_iter()
-                .map(|(name, json)| Ok((name, number(&json, "size")?, number(&json, "bitwidth")? as u32)))
+                .map(|(name, json)| {
+                    Ok(RegisterArray {
+                        name,
+                        size: number(&json, "size")?,
+                        width: number(&json, "bitwidth")? as u32,
+                    })
+                })
                 .collect::<Result<_>>()?,
             counters: counters
                 .into_iter()
-                .map(|(name, json)| Ok((name, number(&json, "size")?)))
+                .map(|(name, json)| {
+                    Ok(CounterArray {
+                        name,
+                        size: number(&json, "size")?,
+                    })
+                })
                 .collect::<Result<_>>()?,
             ingress: ingress?,
             egress: egress?,
@@ -132,8 +149,8 @@ impl Program {
 /// Returns the code of a parser error, or `u128::MAX`, which no error has, if the program does not declare it.
 fn error_code(json: &Json, name: &str) -> u128 {
     let errors = list(json, "errors").unwrap_or_default();
-    let found = errors.iter().find(|error| error[0] == name);
-    found
+    let declared = errors.iter().find(|error| error[0] == name);
+    declared
         .and_then(|error| error[1].as_u64())
         .map_or(u128::MAX, u128::from)
 }
@@ -173,6 +190,18 @@ fn hex(json: &Json) -> Result<u128> {
         .ok_or_else(|| Error(format!("{json} is not a 128-bit number")))
 }
 
+/// Reads the operand of a look-ahead: a list of offset and width in bits.
+fn lookahead(json: &Json) -> Result<Lookahead> {
+    let [offset, width] = [0, 1].map(|index: usize| json[index].as_u64());
+    match (offset, width) {
+        (Some(offset), Some(width @ 1..=128)) if offset <= MAX as u64 => Ok(Lookahead {
+            offset: offset as usize,
+            width: width as u32,
+        }),
+        _ => wrong(format_args!("look-ahead {json}")),
+    }
+}
+
 /// Upper bound of every number in a program file, so that a malformed file cannot exhaust memory.
 const MAX: usize = 1 << 20;
 
@@ -191,9 +220,13 @@ fn header_types(json: &Json, names: &mut Names) -> Result<()> {
                 _ => None,
             });
         }
-        names
-            .types
-            .insert(text_of(kind, "name")?, (names.widths.len(), fields));
+        names.types.insert(
+            text_of(kind, "name")?,
+            HeaderType {
+                index: names.widths.len(),
+                fields,
+            },
+        );
         names.widths.push(widths);
     }
     Ok(())
@@ -203,15 +236,15 @@ fn headers(json: &Json, names: &mut Names) -> Result<Vec<Header>> {
     let mut headers = Vec::new();
     for header in list(json, "headers")? {
         let kind = text_of(header, "header_type")?;
-        let Some(&(number, _)) = names.types.get(&kind) else {
+        let Some(header_type) = names.types.get(&kind) else {
             return wrong(format_args!("there is no type {kind}"));
         };
         names.headers.insert(text_of(header, "name")?, headers.len());
-        names.kinds.push(kind);
         headers.push(Header {
-            widths: names.widths[number].clone(),
+            widths: names.widths[header_type.index].clone(),
             metadata: header["metadata"].as_bool().unwrap_or(false),
         });
+        names.header_types.push(kind);
     }
     Ok(headers)
 }
@@ -233,7 +266,7 @@ fn stacks(json: &Json, names: &mut Names) -> Result<Vec<Vec<usize>>> {
 }
 
 /// Reads the arrays of registers or counters, and adds their names to `names`.
-fn arrays(json: &Json, key: &str, names: &mut BTreeMap<String, usize>) -> Result<Vec<(String, Json)>> {
+fn read_arrays(json: &Json, key: &str, names: &mut BTreeMap<String, usize>) -> Result<Vec<(String, Json)>> {
     let mut arrays = Vec::new();
     for array in list(json, key)? {
         let name = text_of(array, "name")?;
@@ -244,7 +277,7 @@ fn arrays(json: &Json, key: &str, names: &mut BTreeMap<String, usize>) -> Result
 }
 
 /// Reads an entry that the program itself declares (`const entries`); only exact matches are supported.
-fn constant(table: &str, json: &Json, actions: &[usize]) -> Result<Installed> {
+fn const_entry(table: &str, json: &Json, actions: &[usize]) -> Result<Installed> {
     let keys = list(json, "match_key")?
         .iter()
         .map(|key| match key["match_type"].as_str() {
@@ -254,8 +287,8 @@ fn constant(table: &str, json: &Json, actions: &[usize]) -> Result<Installed> {
             )),
         })
         .collect::<Result<_>>()?;
-    let does = &json["action_entry"];
-    let action = number(does, "action_id")?;
+    let call = &json["action_entry"];
+    let action = number(call, "action_id")?;
     if !actions.contains(&action) {
         return wrong(format_args!(
             "table {table} has a constant entry with an action that it has not"
@@ -265,7 +298,7 @@ fn constant(table: &str, json: &Json, actions: &[usize]) -> Result<Installed> {
         keys,
         priority: 0,
         action,
-        parameters: list(does, "action_data")?
+        parameters: list(call, "action_data")?
             .iter()
             .map(hex)
             .collect::<Result<_>>()?,
@@ -274,8 +307,8 @@ fn constant(table: &str, json: &Json, actions: &[usize]) -> Result<Installed> {
 
 impl Names {
     fn header(&self, name: &Json) -> Result<usize> {
-        let found = name.as_str().and_then(|name| self.headers.get(name));
-        found
+        let header = name.as_str().and_then(|name| self.headers.get(name));
+        header
             .copied()
             .ok_or_else(|| Error(format!("there is no header {name}")))
     }
@@ -286,7 +319,7 @@ impl Names {
         if name == "$valid$" {
             return Ok(Field { header, field: VALID });
         }
-        let fields = &self.types[&self.kinds[header]].1;
+        let fields = &self.types[&self.header_types[header]].fields;
         let field = fields.get(name).copied();
         field
             .map(|field| Field { header, field })
@@ -375,7 +408,7 @@ impl Names {
     fn action(&self, json: &Json) -> Result<Action> {
         let widths = list(json, "runtime_data")?
             .iter()
-            .map(|one| number(one, "bitwidth").map(|width| width as u32));
+            .map(|parameter| number(parameter, "bitwidth").map(|width| width as u32));
         Ok(Action {
             name: text_of(json, "name")?,
             parameters: widths.collect::<Result<_>>()?,
@@ -438,11 +471,11 @@ impl Names {
         let Some(json) = pipelines.iter().find(|pipeline| pipeline["name"] == name) else {
             return wrong(format_args!("there is no pipeline {name}"));
         };
-        let own = list(json, "tables")?;
+        let pipeline_tables = list(json, "tables")?;
         let conditionals = list(json, "conditionals")?;
-        let all: Vec<&Json> = own.iter().chain(conditionals).collect();
+        let all: Vec<&Json> = pipeline_tables.iter().chain(conditionals).collect();
         let mut nodes = Vec::new();
-        for table in own {
+        for table in pipeline_tables {
             nodes.push(Node::Table(tables.len()));
             tables.push(self.table(table, actions, json, &all)?);
         }
@@ -477,7 +510,7 @@ impl Names {
             return wrong(format_args!("table {name} has actions that do not exist"));
         }
         let default = &json["default_entry"];
-        let data = list(default, "action_data")?
+        let parameters = list(default, "action_data")?
             .iter()
             .map(hex)
             .collect::<Result<_>>()?;
@@ -501,10 +534,13 @@ impl Names {
             .iter()
             .map(|json| self.key(json))
             .collect::<Result<_>>()?;
-        let default = (number(default, "action_id")?, data);
+        let default = ActionCall {
+            action: number(default, "action_id")?,
+            parameters,
+        };
         let entries = list(json, "entries")?
             .iter()
-            .map(|entry| constant(&name, entry, &ids))
+            .map(|entry| const_entry(&name, entry, &ids))
             .collect::<Result<_>>()?;
         Ok(Table {
             name,
@@ -517,8 +553,8 @@ impl Names {
         })
     }
 
-    /// Reads one field of a table's key: its name, field, match kind and width in bits.
-    fn key(&self, json: &Json) -> Result<(String, Field, MatchKind, u32)> {
+    /// Reads one field of a table's key.
+    fn key(&self, json: &Json) -> Result<KeyField> {
         let field = self.field(&json["target"])?;
         let kind = match json["match_type"].as_str() {
             Some("exact") => MatchKind::Exact,
@@ -527,17 +563,20 @@ impl Names {
             Some("range") => MatchKind::Range,
             other => return wrong(format_args!("match kind {other:?}")),
         };
-        let name = json["name"].as_str().unwrap_or_default().to_owned();
-        Ok((name, field, kind, self.width(field)?))
+        Ok(KeyField {
+            field,
+            kind,
+            width: self.width(field)?,
+        })
     }
 
     /// Returns the width of a field in bits; fails for a field of variable length.
-    fn width(&self, at: Field) -> Result<u32> {
-        if at.field == VALID {
+    fn width(&self, field: Field) -> Result<u32> {
+        if field.field == VALID {
             return Ok(1);
         }
-        let kind = self.types[&self.kinds[at.header]].0;
-        self.widths[kind][at.field]
+        let header_type = &self.types[&self.header_types[field.header]];
+        self.widths[header_type.index][field.field]
             .ok_or_else(|| Error("a field of variable length cannot be a key".to_owned()))
     }
 
@@ -611,10 +650,10 @@ impl Names {
         let Some(&stack) = stack.as_str().and_then(|stack| self.stacks.get(stack)) else {
             return wrong(format_args!("there is no stack {stack}"));
         };
-        let kind = self.stack_headers[stack]
+        let fields = self.stack_headers[stack]
             .first()
-            .map(|header| &self.types[&self.kinds[*header]].1);
-        let field = kind.and_then(|fields| fields.get(field)).copied();
+            .map(|header| &self.types[&self.header_types[*header]].fields);
+        let field = fields.and_then(|fields| fields.get(field)).copied();
         field
             .map(|field| Value::LastOf(stack, field))
             .ok_or_else(|| Error(format!("there is no field {json}")))
@@ -638,13 +677,8 @@ impl Names {
                 self.expression(second)?,
             )),
             ("set", Some("field")) if second["type"] == "lookahead" => {
-                // Offset and width of the lookahead, in bits.
-                let [from, width] = [0, 1].map(|at: usize| {
-                    second["value"][at]
-                        .as_u64()
-                        .map_or(u32::MAX, |bits| bits.min(4096) as u32)
-                });
-                Ok(ParserOp::SetLookahead(self.field(&first["value"])?, from, width))
+                let lookahead = lookahead(&second["value"])?;
+                Ok(ParserOp::SetLookahead(self.field(&first["value"])?, lookahead))
             }
             ("set", Some("field")) => Ok(ParserOp::Set(self.field(&first["value"])?, self.value(second)?)),
             (op, kind) => wrong(format_args!("parser operation `{op}` of {kind:?}")),
@@ -704,25 +738,25 @@ struct Parameters<'a> {
 }
 
 impl Parameters<'_> {
-    fn get(&self, at: usize) -> &Json {
-        self.list.get(at).unwrap_or(&Json::Null)
+    fn get(&self, index: usize) -> &Json {
+        self.list.get(index).unwrap_or(&Json::Null)
     }
 
-    fn value(&self, at: usize) -> Result<Expression> {
-        self.names.expression(self.get(at))
+    fn value(&self, index: usize) -> Result<Expression> {
+        self.names.expression(self.get(index))
     }
 
-    fn field(&self, at: usize) -> Result<Field> {
-        self.names.field(&self.get(at)["value"])
+    fn field(&self, index: usize) -> Result<Field> {
+        self.names.field(&self.get(index)["value"])
     }
 
-    fn header(&self, at: usize) -> Result<usize> {
-        self.names.header(&self.get(at)["value"])
+    fn header(&self, index: usize) -> Result<usize> {
+        self.names.header(&self.get(index)["value"])
     }
 
     /// Returns the index of the register, counter or calculation that a parameter names.
-    fn named(&self, at: usize, names: &BTreeMap<String, usize>) -> Result<usize> {
-        let name = self.get(at)["value"].as_str().unwrap_or_default();
+    fn named(&self, index: usize, names: &BTreeMap<String, usize>) -> Result<usize> {
+        let name = self.get(index)["value"].as_str().unwrap_or_default();
         names
             .get(name)
             .copied()
@@ -730,7 +764,33 @@ impl Parameters<'_> {
     }
 
     /// Returns a jump target (the index of a primitive in the action) or the number of a field list.
-    fn line(&self, at: usize) -> Result<usize> {
-        hex(&self.get(at)["value"]).map(|line| usize::try_from(line).unwrap_or(usize::MAX))
+    fn line(&self, index: usize) -> Result<usize> {
+        hex(&self.get(index)["value"]).map(|line| usize::try_from(line).unwrap_or(usize::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lookahead_without_valid_bounds_is_rejected() {
+        let mut names = Names::default();
+        let types = json!({"header_types": [{"name": "h_t", "fields": [["f", 8, false]]}]});
+        header_types(&types, &mut names).unwrap();
+        let instances = json!({"headers": [{"name": "h", "header_type": "h_t"}]});
+        headers(&instances, &mut names).unwrap();
+        let operation = |bounds: Json| {
+            json!({"op": "set", "parameters": [
+                {"type": "field", "value": ["h", "f"]},
+                {"type": "lookahead", "value": bounds},
+            ]})
+        };
+        assert!(names.parser_op(&operation(json!([16, 8]))).is_ok());
+        for bounds in [json!([null, 8]), json!([16, 0]), json!([u32::MAX, u32::MAX])] {
+            assert!(names.parser_op(&operation(bounds.clone())).is_err(), "{bounds}");
+        }
     }
 }

@@ -86,16 +86,16 @@ impl Phv {
         let fixed: u32 = instance.widths.iter().flatten().sum();
         let len = fixed as usize / 8 + variable;
         let bytes = bytes.get(..len)?;
-        let mut at = 0;
+        let mut bit = 0;
         for (field, width) in instance.widths.iter().enumerate() {
             match width {
                 Some(width) => {
-                    instance.fields[field] = bits(bytes, at, *width);
-                    at += *width as usize;
+                    instance.fields[field] = bits(bytes, bit, *width);
+                    bit += *width as usize;
                 }
                 None => {
-                    instance.variable = bytes[at / 8..at / 8 + variable].to_vec();
-                    at += variable * 8;
+                    instance.variable = bytes[bit / 8..bit / 8 + variable].to_vec();
+                    bit += variable * 8;
                 }
             }
         }
@@ -135,10 +135,10 @@ pub(crate) fn mask(width: u32) -> u128 {
     1_u128.checked_shl(width).map_or(u128::MAX, |bit| bit - 1)
 }
 
-/// Reads `width` bits from bit `at` on, most significant bit first. `bytes` must be long enough.
-pub(crate) fn bits(bytes: &[u8], at: usize, width: u32) -> u128 {
-    (at..at + width as usize).fold(0, |value, at| {
-        value << 1 | u128::from(bytes[at / 8] >> (7 - at % 8) & 1)
+/// Reads `width` bits from bit `offset` on, most significant bit first. `bytes` must be long enough.
+pub(crate) fn bits(bytes: &[u8], offset: usize, width: u32) -> u128 {
+    (offset..offset + width as usize).fold(0, |value, bit| {
+        value << 1 | u128::from(bytes[bit / 8] >> (7 - bit % 8) & 1)
     })
 }
 

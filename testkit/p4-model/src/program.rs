@@ -19,8 +19,15 @@ pub(crate) enum ParserOp {
     /// Extracts a header whose field of variable length has this many bits.
     ExtractVariable(usize, Expression),
     Set(Field, Value),
-    /// Sets a field to bits that are not extracted: offset and width in bits.
-    SetLookahead(Field, u32, u32),
+    /// Sets a field to bits that are not extracted.
+    SetLookahead(Field, Lookahead),
+}
+
+/// Bits behind the last extracted header: offset and width in bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lookahead {
+    pub(crate) offset: usize,
+    pub(crate) width: u32,
 }
 
 /// An operand of the parser, in an assignment or in a transition key.
@@ -173,22 +180,44 @@ pub struct Program {
     pub(crate) calculations: Vec<Calculation>,
     pub(crate) checksums: Vec<Checksum>,
     pub(crate) field_lists: BTreeMap<u128, Vec<Field>>,
-    /// Name, number of cells and width in bits of each register array.
-    pub(crate) registers: Vec<(String, usize, u32)>,
-    /// Name and number of cells of each counter array.
-    pub(crate) counters: Vec<(String, usize)>,
-    /// Codes of the parser errors `PacketTooShort` and `StackOutOfBounds`.
-    pub(crate) errors: [u128; 2],
+    pub(crate) registers: Vec<RegisterArray>,
+    pub(crate) counters: Vec<CounterArray>,
+    pub(crate) errors: ParserErrors,
     pub(crate) standard: Standard,
+}
+
+/// A register array of the program.
+#[derive(Clone, Debug)]
+pub(crate) struct RegisterArray {
+    pub(crate) name: String,
+    /// Number of cells.
+    pub(crate) size: usize,
+    /// Width of a cell in bits.
+    pub(crate) width: u32,
+}
+
+/// A counter array of the program.
+#[derive(Clone, Debug)]
+pub(crate) struct CounterArray {
+    pub(crate) name: String,
+    /// Number of cells.
+    pub(crate) size: usize,
+}
+
+/// The program's codes of parser errors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ParserErrors {
+    pub(crate) packet_too_short: u128,
+    pub(crate) stack_out_of_bounds: u128,
 }
 
 impl Program {
     /// Returns the width of a field in bits, or `None` for a field of variable length.
-    pub(crate) fn width(&self, at: Field) -> Option<u32> {
-        if at.field == VALID {
+    pub(crate) fn width(&self, field: Field) -> Option<u32> {
+        if field.field == VALID {
             Some(1)
         } else {
-            self.headers[at.header].widths[at.field]
+            self.headers[field.header].widths[field.field]
         }
     }
 }

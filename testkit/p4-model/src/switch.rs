@@ -15,8 +15,8 @@ use std::sync::Arc;
 use crate::field::{Field, VALID};
 use crate::load::Error;
 use crate::packet::{Phv, bits};
-use crate::program::{Node, ParserOp, Pipeline, Primitive, Program, Value};
-use crate::table::{Entry, Installed, Next, fits, lookup};
+use crate::program::{Lookahead, Node, ParserErrors, ParserOp, Pipeline, Primitive, Program, Value};
+use crate::table::{ActionCall, Entry, Installed, KeyField, Next, fits, lookup};
 
 /// The arrival of a packet: its port and times, and the depth of the queue that it passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub struct Switch {
     program: Arc<Program>,
     /// Entries of each table.
     entries: Vec<Vec<Installed>>,
-    /// Default action of each table, with its parameters.
-    defaults: Vec<(usize, Vec<u128>)>,
+    /// Default action of each table.
+    defaults: Vec<ActionCall>,
     registers: Vec<Vec<u128>>,
     counters: Vec<Vec<u64>>,
     /// Ports of the clone sessions.
@@ -56,7 +56,7 @@ pub struct Switch {
     groups: BTreeMap<u128, Vec<(u16, u16)>>,
 }
 
-/// Tells whether `name` is the full name or its last part after a dot.
+/// Returns whether `name` is the full name or its last part after a dot.
 fn is_named(full: &str, name: &str) -> bool {
     full == name || full.rsplit('.').next() == Some(name)
 }
@@ -67,21 +67,37 @@ struct Packet {
     phv: Phv,
     payload: Vec<u8>,
     /// Maximum length of the frame in bytes, from `truncate`.
-    truncated: Option<usize>,
-    /// Session and field list of the requested clone; a second request replaces the first.
-    copy: Option<(u128, u128)>,
+    max_len: Option<usize>,
+    /// The requested clone; a second request replaces the first.
+    clone_request: Option<CloneRequest>,
     /// The field list to keep if the packet is recirculated.
-    again: Option<u128>,
+    recirculated_fields: Option<u128>,
+}
+
+/// A request to clone the packet to a session, with the metadata of a field list.
+#[derive(Clone, Copy)]
+struct CloneRequest {
+    session: u128,
+    fields: u128,
 }
 
 /// A frame that enters the parser, with the metadata fields that it starts with.
-type Arriving = (Vec<u8>, Vec<(Field, u128)>);
-/// A packet in the queue, its egress port and its instance type.
-type Queued = (Packet, u128, u128);
+struct ParserInput {
+    frame: Vec<u8>,
+    metadata: Vec<(Field, u128)>,
+}
+
+/// A packet in the queue.
+struct QueuedPacket {
+    packet: Packet,
+    egress_port: u128,
+    instance_type: u128,
+}
 
 /// The egress port that means drop in `simple_switch`.
 const DROP_PORT: u128 = 511;
-// Values of `standard_metadata.instance_type` in `simple_switch`; 0 is a normal packet.
+// Values of `standard_metadata.instance_type` in `simple_switch`.
+const NORMAL: u128 = 0;
 const INGRESS_CLONE: u128 = 1;
 const EGRESS_CLONE: u128 = 2;
 const REPLICATION: u128 = 5;
@@ -89,7 +105,7 @@ const RECIRCULATION: u128 = 4;
 /// Maximum number of passes for one frame, recirculations included.
 const MAX_PASSES: usize = 1000;
 /// Bound on clones of clones in one pass. A DTA reporter retransmits up to 256 reports by cloning one after another.
-const MAX_COPIES: usize = 1024;
+const MAX_CLONES: usize = 1024;
 /// Maximum number of parser states, pipeline nodes or primitives of an action in one run, in case a program loops.
 const MAX_STEPS: usize = 100_000;
 
@@ -103,9 +119,9 @@ impl Switch {
             registers: program
                 .registers
                 .iter()
-                .map(|(_, size, _)| vec![0; *size])
+                .map(|array| vec![0; array.size])
                 .collect(),
-            counters: program.counters.iter().map(|(_, size)| vec![0; *size]).collect(),
+            counters: program.counters.iter().map(|array| vec![0; array.size]).collect(),
             sessions: BTreeMap::new(),
             groups: BTreeMap::new(),
             program,
@@ -114,8 +130,8 @@ impl Switch {
 
     fn table(&self, name: &str) -> Result<usize, Error> {
         let mut tables = self.program.tables.iter();
-        let found = tables.position(|table| is_named(&table.name, name));
-        found.ok_or_else(|| Error(format!("there is no table `{name}`")))
+        let index = tables.position(|table| is_named(&table.name, name));
+        index.ok_or_else(|| Error(format!("there is no table `{name}`")))
     }
 
     /// Finds an action of a table by name, and checks the number of parameters.
@@ -124,10 +140,10 @@ impl Switch {
         let mut ids = table.actions.iter();
         let id = ids.find(|id| is_named(&self.program.actions[**id].name, name));
         let id = *id.ok_or_else(|| Error(format!("table `{}` has no action `{name}`", table.name)))?;
-        let wanted = self.program.actions[id].parameters.len();
-        if wanted != parameters.len() {
+        let expected = self.program.actions[id].parameters.len();
+        if expected != parameters.len() {
             return Err(Error(format!(
-                "action `{name}` has {wanted} parameters, not {}",
+                "action `{name}` has {expected} parameters, not {}",
                 parameters.len()
             )));
         }
@@ -147,7 +163,7 @@ impl Switch {
                 .keys
                 .iter()
                 .zip(&table.keys)
-                .all(|(key, (_, _, kind, _))| fits(*key, *kind));
+                .all(|(key, field)| fits(*key, field.kind));
         if !all_fit {
             return Err(Error(format!("the key does not fit table `{}`", table.name)));
         }
@@ -179,7 +195,10 @@ impl Switch {
     /// There is no such table or action.
     pub fn set_default(&mut self, table: &str, action: &str, parameters: &[u128]) -> Result<(), Error> {
         let id = self.table(table)?;
-        self.defaults[id] = (self.action(id, action, parameters)?, parameters.to_vec());
+        self.defaults[id] = ActionCall {
+            action: self.action(id, action, parameters)?,
+            parameters: parameters.to_vec(),
+        };
         Ok(())
     }
 
@@ -196,76 +215,92 @@ impl Switch {
     /// Returns the packet counts of a counter array, or `None` if there is no such counter.
     pub fn counter(&self, name: &str) -> Option<&[u64]> {
         let mut counters = self.program.counters.iter();
-        let found = counters.position(|(full, _)| is_named(full, name))?;
-        Some(&self.counters[found])
+        let index = counters.position(|array| is_named(&array.name, name))?;
+        Some(&self.counters[index])
     }
 
-    fn register(&self, name: &str) -> Option<usize> {
+    fn register_index(&self, name: &str) -> Option<usize> {
         let mut registers = self.program.registers.iter();
-        registers.position(|(full, ..)| is_named(full, name))
+        registers.position(|array| is_named(&array.name, name))
     }
 
     /// Returns the cells of a register array, or `None` if there is no such array.
     pub fn registers(&self, name: &str) -> Option<&[u128]> {
-        Some(&self.registers[self.register(name)?])
+        Some(&self.registers[self.register_index(name)?])
     }
 
     /// Returns the cells of a register array for writing, as a control plane does.
     pub fn registers_mut(&mut self, name: &str) -> Option<&mut [u128]> {
-        let found = self.register(name)?;
-        Some(&mut self.registers[found])
+        let index = self.register_index(name)?;
+        Some(&mut self.registers[index])
     }
 
     /// Processes a frame. Returns what the switch sends: the packet first, then its copies, then packets of later passes.
     pub fn process(&mut self, frame: &[u8], arrival: &Arrival) -> Vec<Sent> {
         let standard = &self.program.standard;
-        let first = vec![(standard.ingress_port, u128::from(arrival.port))];
-        let mut arriving = VecDeque::from([(frame.to_vec(), first)]);
+        let mut inputs = VecDeque::from([ParserInput {
+            frame: frame.to_vec(),
+            metadata: vec![(standard.ingress_port, u128::from(arrival.port))],
+        }]);
         let mut sent = Vec::new();
         for _ in 0..MAX_PASSES {
-            let Some((frame, metadata)) = arriving.pop_front() else {
+            let Some(input) = inputs.pop_front() else {
                 break;
             };
-            sent.extend(self.pass(&frame, &metadata, arrival, &mut arriving));
+            sent.extend(self.pass(&input, arrival, &mut inputs));
         }
         sent
     }
 
-    /// Runs one pass of a frame from the parser to the deparser; adds recirculated frames to `again`.
+    /// Runs one pass of a frame from the parser to the deparser; adds recirculated frames to `inputs`.
     fn pass(
         &mut self,
-        frame: &[u8],
-        metadata: &[(Field, u128)],
+        input: &ParserInput,
         arrival: &Arrival,
-        again: &mut VecDeque<Arriving>,
+        inputs: &mut VecDeque<ParserInput>,
     ) -> Vec<Sent> {
         let program = Arc::clone(&self.program);
         let standard = &program.standard;
-        let known = [metadata, &[(standard.packet_length, frame.len() as u128)]].concat();
-        let mut packet = self.parse(frame, &known);
+        let frame = &input.frame;
+        let mut metadata = input.metadata.clone();
+        metadata.push((standard.packet_length, frame.len() as u128));
+        let mut packet = self.parse(frame, &metadata);
         packet
             .phv
             .set(standard.ingress_ts, u128::from(arrival.ingress_ts));
         self.verify_checksums(&mut packet);
         self.run(&program.ingress, &mut packet);
-        let mut queue: Vec<Queued> = self.copied_at_ingress(&mut packet, frame).into_iter().collect();
-        let port = packet.phv.get(standard.egress_spec);
+        let mut queue: Vec<QueuedPacket> = self.ingress_clone(&mut packet, frame).into_iter().collect();
+        let egress_port = packet.phv.get(standard.egress_spec);
         let group = packet.phv.get(standard.mcast_grp);
         if group != 0 {
             // In reverse order, because the queue is emptied from its end.
-            for (port, number) in self.groups.get(&group).into_iter().flatten().rev() {
+            for (port, replication_id) in self.groups.get(&group).into_iter().flatten().rev() {
                 let mut replica = packet.clone();
-                replica.phv.set(standard.egress_rid, u128::from(*number));
-                queue.push((replica, u128::from(*port), REPLICATION));
+                replica.phv.set(standard.egress_rid, u128::from(*replication_id));
+                queue.push(QueuedPacket {
+                    packet: replica,
+                    egress_port: u128::from(*port),
+                    instance_type: REPLICATION,
+                });
             }
-        } else if port != DROP_PORT {
-            queue.push((packet, port, 0));
+        } else if egress_port != DROP_PORT {
+            queue.push(QueuedPacket {
+                packet,
+                egress_port,
+                instance_type: NORMAL,
+            });
         }
         let mut sent = Vec::new();
-        while let Some((mut packet, port, instance)) = queue.pop() {
-            packet.phv.set(standard.egress_port, port);
+        while let Some(QueuedPacket {
+            mut packet,
+            egress_port,
+            instance_type,
+        }) = queue.pop()
+        {
+            packet.phv.set(standard.egress_port, egress_port);
             packet.phv.set(standard.egress_spec, 0);
-            packet.phv.set(standard.instance_type, instance);
+            packet.phv.set(standard.instance_type, instance_type);
             packet.phv.set(standard.egress_ts, u128::from(arrival.egress_ts));
             packet
                 .phv
@@ -273,30 +308,37 @@ impl Switch {
             packet
                 .phv
                 .set(standard.enq_qdepth, u128::from(arrival.deq_qdepth));
-            let waited = arrival.egress_ts.wrapping_sub(arrival.ingress_ts);
-            packet.phv.set(standard.deq_timedelta, u128::from(waited));
+            let queue_time = arrival.egress_ts.wrapping_sub(arrival.ingress_ts);
+            packet.phv.set(standard.deq_timedelta, u128::from(queue_time));
             self.run(&program.egress, &mut packet);
-            if let Some((session, fields)) = packet.copy.take()
+            if let Some(CloneRequest { session, fields }) = packet.clone_request.take()
                 && let Some(port) = self
                     .sessions
                     .get(&session)
-                    .filter(|_| sent.len() + queue.len() < MAX_COPIES)
+                    .filter(|_| sent.len() + queue.len() < MAX_CLONES)
             {
-                queue.push((self.copied(&packet, fields), u128::from(*port), EGRESS_CLONE));
+                queue.push(QueuedPacket {
+                    packet: self.egress_clone(&packet, fields),
+                    egress_port: u128::from(*port),
+                    instance_type: EGRESS_CLONE,
+                });
             }
             if packet.phv.get(standard.egress_spec) == DROP_PORT {
                 continue;
             }
-            if let Some(fields) = packet.again {
+            if let Some(fields) = packet.recirculated_fields {
                 let frame = self.deparse(&mut packet);
-                let kept = self.kept(fields).map(|field| (field, packet.phv.get(field)));
-                again.push_back((
+                let kept_fields = self
+                    .kept_fields(fields)
+                    .map(|field| (field, packet.phv.get(field)));
+                let instance_type = (standard.instance_type, RECIRCULATION);
+                inputs.push_back(ParserInput {
                     frame,
-                    kept.chain([(standard.instance_type, RECIRCULATION)]).collect(),
-                ));
+                    metadata: kept_fields.chain([instance_type]).collect(),
+                });
             } else {
                 sent.push(Sent {
-                    port: port as u16,
+                    port: egress_port as u16,
                     frame: self.deparse(&mut packet),
                 });
             }
@@ -305,36 +347,40 @@ impl Switch {
     }
 
     /// Makes the ingress clone: the frame as it arrived, parsed again, with only the metadata of the field list.
-    fn copied_at_ingress(&self, packet: &mut Packet, frame: &[u8]) -> Option<Queued> {
-        let (session, fields) = packet.copy.take()?;
+    fn ingress_clone(&self, packet: &mut Packet, frame: &[u8]) -> Option<QueuedPacket> {
+        let CloneRequest { session, fields } = packet.clone_request.take()?;
         let port = *self.sessions.get(&session)?;
-        let port_of_arrival = self.program.standard.ingress_port;
-        let mut copy = self.parse(frame, &[(port_of_arrival, packet.phv.get(port_of_arrival))]);
-        copy.phv.reset_metadata(&self.program.headers);
-        for field in self.kept(fields) {
-            copy.phv.set(field, packet.phv.get(field));
+        let ingress_port = self.program.standard.ingress_port;
+        let mut clone = self.parse(frame, &[(ingress_port, packet.phv.get(ingress_port))]);
+        clone.phv.reset_metadata(&self.program.headers);
+        for field in self.kept_fields(fields) {
+            clone.phv.set(field, packet.phv.get(field));
         }
-        Some((copy, u128::from(port), INGRESS_CLONE))
+        Some(QueuedPacket {
+            packet: clone,
+            egress_port: u128::from(port),
+            instance_type: INGRESS_CLONE,
+        })
     }
 
     /// Makes an egress clone: the current headers, and only the metadata of the field list.
-    fn copied(&self, packet: &Packet, fields: u128) -> Packet {
+    fn egress_clone(&self, packet: &Packet, fields: u128) -> Packet {
         let mut phv = packet.phv.clone();
         phv.reset_metadata(&self.program.headers);
-        for field in self.kept(fields) {
+        for field in self.kept_fields(fields) {
             phv.set(field, packet.phv.get(field));
         }
         Packet {
             phv,
             payload: packet.payload.clone(),
-            truncated: None,
-            copy: None,
-            again: None,
+            max_len: None,
+            clone_request: None,
+            recirculated_fields: None,
         }
     }
 
     /// Returns the metadata fields that a field list keeps.
-    fn kept(&self, fields: u128) -> impl Iterator<Item = Field> + '_ {
+    fn kept_fields(&self, fields: u128) -> impl Iterator<Item = Field> + '_ {
         self.program
             .field_lists
             .get(&fields)
@@ -347,48 +393,51 @@ impl Switch {
     fn parse(&self, frame: &[u8], metadata: &[(Field, u128)]) -> Packet {
         let mut phv = Phv::new(&self.program.headers);
         metadata.iter().for_each(|(field, value)| phv.set(*field, *value));
-        let mut at = 0;
+        let mut offset = 0;
         // Number of elements extracted so far, for each stack.
-        let mut next = vec![0; self.program.stacks.len()];
+        let mut extracted = vec![0; self.program.stacks.len()];
         let mut state = self.program.first_state;
         let mut error = 0;
         for _ in 0..MAX_STEPS {
-            let Some(now) = state.map(|state| &self.program.states[state]) else {
+            let Some(current) = state.map(|state| &self.program.states[state]) else {
                 break;
             };
-            let failed = now
-                .ops
-                .iter()
-                .find_map(|op| self.parser_op(op, &mut phv, frame, &mut at, &mut next).err());
-            if let Some(failed) = failed {
-                error = failed;
+            let failure = current.ops.iter().find_map(|op| {
+                self.parser_op(op, &mut phv, frame, &mut offset, &mut extracted)
+                    .err()
+            });
+            if let Some(code) = failure {
+                error = code;
                 break;
             }
             let mut key = 0;
-            for (value, width) in &now.key {
-                key = key << width | self.operand(value, &phv, &next);
+            for (value, width) in &current.key {
+                key = key << width | self.operand(value, &phv, &extracted);
             }
-            let fitting = now.transitions.iter().find(|transition| match transition.value {
-                Some((value, mask)) => key & mask == value & mask,
-                None => true,
-            });
-            state = fitting.and_then(|transition| transition.next);
+            let matching = current
+                .transitions
+                .iter()
+                .find(|transition| match transition.value {
+                    Some((value, mask)) => key & mask == value & mask,
+                    None => true,
+                });
+            state = matching.and_then(|transition| transition.next);
         }
         phv.set(self.program.standard.parser_error, error);
         Packet {
             phv,
-            payload: frame[at..].to_vec(),
-            truncated: None,
-            copy: None,
-            again: None,
+            payload: frame[offset..].to_vec(),
+            max_len: None,
+            clone_request: None,
+            recirculated_fields: None,
         }
     }
 
-    fn operand(&self, value: &Value, phv: &Phv, next: &[usize]) -> u128 {
+    fn operand(&self, value: &Value, phv: &Phv, extracted: &[usize]) -> u128 {
         match value {
             Value::Expression(expression) => expression.value(phv, &[]),
             Value::LastOf(stack, field) => {
-                let last = next[*stack]
+                let last = extracted[*stack]
                     .checked_sub(1)
                     .and_then(|last| self.program.stacks[*stack].get(last));
                 last.map_or(0, |&header| {
@@ -401,42 +450,45 @@ impl Switch {
         }
     }
 
-    /// Executes one operation of a parser state at byte `at` of the frame. An error is the program's code for it.
+    /// Executes one operation of a parser state at byte `offset` of the frame. An error is the program's code for it.
     fn parser_op(
         &self,
         op: &ParserOp,
         phv: &mut Phv,
         frame: &[u8],
-        at: &mut usize,
-        next: &mut [usize],
+        offset: &mut usize,
+        extracted: &mut [usize],
     ) -> Result<(), u128> {
-        let [short, out_of_bounds] = self.program.errors;
-        let rest = &frame[*at..];
+        let ParserErrors {
+            packet_too_short,
+            stack_out_of_bounds,
+        } = self.program.errors;
+        let rest = &frame[*offset..];
         match op {
-            ParserOp::Extract(header) => *at += phv.extract(*header, rest, 0).ok_or(short)?,
+            ParserOp::Extract(header) => *offset += phv.extract(*header, rest, 0).ok_or(packet_too_short)?,
             ParserOp::ExtractNext(stack) => {
                 let header = self.program.stacks[*stack]
-                    .get(next[*stack])
-                    .ok_or(out_of_bounds)?;
-                *at += phv.extract(*header, rest, 0).ok_or(short)?;
-                next[*stack] += 1;
+                    .get(extracted[*stack])
+                    .ok_or(stack_out_of_bounds)?;
+                *offset += phv.extract(*header, rest, 0).ok_or(packet_too_short)?;
+                extracted[*stack] += 1;
             }
             ParserOp::ExtractVariable(header, bits) => {
                 let bytes = usize::try_from(bits.value(phv, &[]) / 8).unwrap_or(usize::MAX);
                 if bytes > rest.len() {
-                    return Err(short);
+                    return Err(packet_too_short);
                 }
-                *at += phv.extract(*header, rest, bytes).ok_or(short)?;
+                *offset += phv.extract(*header, rest, bytes).ok_or(packet_too_short)?;
             }
             ParserOp::Set(field, value) => {
-                let value = self.operand(value, phv, next);
+                let value = self.operand(value, phv, extracted);
                 phv.set(*field, value);
             }
-            ParserOp::SetLookahead(field, from, width) => {
-                if rest.len() * 8 < (from + width) as usize {
-                    return Err(short);
+            ParserOp::SetLookahead(field, Lookahead { offset, width }) => {
+                if rest.len() * 8 < offset + *width as usize {
+                    return Err(packet_too_short);
                 }
-                phv.set(*field, bits(rest, *from as usize, *width));
+                phv.set(*field, bits(rest, *offset, *width));
             }
         }
         Ok(())
@@ -444,7 +496,7 @@ impl Switch {
 
     /// Sets `checksum_error` if a checksum whose condition holds does not match.
     fn verify_checksums(&self, packet: &mut Packet) {
-        let wrong = self
+        let is_wrong = self
             .program
             .checksums
             .iter()
@@ -459,7 +511,7 @@ impl Switch {
             });
         packet
             .phv
-            .set(self.program.standard.checksum_error, u128::from(wrong));
+            .set(self.program.standard.checksum_error, u128::from(is_wrong));
     }
 
     /// Updates the checksums, then emits the valid headers and the payload, cut to the truncated length.
@@ -480,17 +532,17 @@ impl Switch {
             .iter()
             .for_each(|header| packet.phv.emit(*header, &mut frame));
         frame.extend_from_slice(&packet.payload);
-        frame.truncate(packet.truncated.unwrap_or(usize::MAX));
+        frame.truncate(packet.max_len.unwrap_or(usize::MAX));
         frame
     }
 
     fn run(&mut self, pipeline: &Pipeline, packet: &mut Packet) {
-        let mut at = pipeline.first;
+        let mut next = pipeline.first;
         for _ in 0..MAX_STEPS {
-            let Some(node) = at.map(|at| &pipeline.nodes[at]) else {
+            let Some(node) = next.map(|index| &pipeline.nodes[index]) else {
                 return;
             };
-            at = match node {
+            next = match node {
                 Node::If { condition, yes, no } => {
                     if condition.value(&packet.phv, &[]) != 0 {
                         *yes
@@ -506,25 +558,28 @@ impl Switch {
     /// Applies a table, and returns the next node.
     fn apply(&mut self, id: usize, packet: &mut Packet) -> Option<usize> {
         let table = &self.program.tables[id];
-        let fields = table.keys.iter().map(|(_, field, _, _)| match field.field {
+        let fields = table.keys.iter().map(|KeyField { field, .. }| match field.field {
             VALID => u128::from(packet.phv.is_valid(field.header)),
             _ => packet.phv.get(*field),
         });
         let key: Vec<u128> = fields.collect();
         // A table without keys always misses, and applies its default action.
-        let found = if key.is_empty() {
+        let entry = if key.is_empty() {
             None
         } else {
             lookup(&self.entries[id], &key, table)
         };
-        let hits = found.is_some();
-        let (action, parameters) = match found {
-            Some(entry) => (entry.action, entry.parameters.clone()),
+        let is_hit = entry.is_some();
+        let ActionCall { action, parameters } = match entry {
+            Some(entry) => ActionCall {
+                action: entry.action,
+                parameters: entry.parameters.clone(),
+            },
             None => self.defaults[id].clone(),
         };
         let next = match &table.next {
             Next::ByHit { hit, miss } => {
-                if hits {
+                if is_hit {
                     *hit
                 } else {
                     *miss
@@ -538,17 +593,17 @@ impl Switch {
 
     fn execute(&mut self, action: usize, parameters: &[u128], packet: &mut Packet) {
         let program = Arc::clone(&self.program);
-        let mut line = 0;
+        let mut next = 0;
         for _ in 0..MAX_STEPS {
-            let Some(primitive) = program.actions[action].primitives.get(line) else {
+            let Some(primitive) = program.actions[action].primitives.get(next) else {
                 return;
             };
-            line += 1;
+            next += 1;
             match primitive {
-                Primitive::Jump(to) => line = *to,
+                Primitive::Jump(to) => next = *to,
                 Primitive::JumpIfZero(condition, to) => {
                     if condition.value(&packet.phv, parameters) == 0 {
-                        line = *to;
+                        next = *to;
                     }
                 }
                 other => self.primitive(other, parameters, packet),
@@ -576,13 +631,13 @@ impl Switch {
             Primitive::RegisterWrite(register, index, value) => {
                 let index = usize::try_from(index.value(phv, parameters)).unwrap_or(usize::MAX);
                 let value = value.value(phv, parameters);
-                let width = self.program.registers[*register].2;
+                let width = self.program.registers[*register].width;
                 if let Some(cell) = self.registers[*register].get_mut(index) {
                     *cell = value & crate::packet::mask(width);
                 }
             }
             Primitive::Truncate(len) => {
-                packet.truncated = Some(usize::try_from(len.value(phv, parameters)).unwrap_or(usize::MAX))
+                packet.max_len = Some(usize::try_from(len.value(phv, parameters)).unwrap_or(usize::MAX))
             }
             Primitive::Hash {
                 target,
@@ -602,9 +657,12 @@ impl Switch {
                 }
             }
             Primitive::CloneIngress { session, fields } | Primitive::CloneEgress { session, fields } => {
-                packet.copy = Some((session.value(phv, parameters), *fields as u128))
+                packet.clone_request = Some(CloneRequest {
+                    session: session.value(phv, parameters),
+                    fields: *fields as u128,
+                })
             }
-            Primitive::Recirculate(fields) => packet.again = Some(*fields as u128),
+            Primitive::Recirculate(fields) => packet.recirculated_fields = Some(*fields as u128),
             Primitive::MarkToDrop => {
                 phv.set(self.program.standard.egress_spec, DROP_PORT);
                 phv.set(self.program.standard.mcast_grp, 0);

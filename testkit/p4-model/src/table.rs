@@ -16,15 +16,29 @@ pub(crate) enum MatchKind {
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub(crate) name: String,
-    /// Name, field, match kind and width in bits of each key field.
-    pub(crate) keys: Vec<(String, Field, MatchKind, u32)>,
+    pub(crate) keys: Vec<KeyField>,
     pub(crate) actions: Vec<usize>,
-    /// The default action and its parameters.
-    pub(crate) default: (usize, Vec<u128>),
+    pub(crate) default: ActionCall,
     pub(crate) size: usize,
     pub(crate) next: Next,
     /// Entries that are part of the program.
     pub(crate) entries: Vec<Installed>,
+}
+
+/// A field of a table's key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyField {
+    pub(crate) field: Field,
+    pub(crate) kind: MatchKind,
+    /// Width in bits.
+    pub(crate) width: u32,
+}
+
+/// An action of the program, with its parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct ActionCall {
+    pub(crate) action: usize,
+    pub(crate) parameters: Vec<u128>,
 }
 
 /// The pipeline node that follows a table; `None` ends the pipeline.
@@ -71,38 +85,37 @@ pub(crate) struct Installed {
 
 impl Installed {
     fn matches(&self, values: &[u128], table: &Table) -> bool {
-        let each = self.keys.iter().zip(values).zip(&table.keys);
-        each.into_iter()
-            .all(|((key, value), (_, _, _, width))| match *key {
-                Key::Exact(wanted) => *value == wanted,
-                Key::Lpm(prefix, len) => {
-                    let shift = width - len.min(*width);
-                    value.checked_shr(shift) == prefix.checked_shr(shift)
-                }
-                Key::Ternary(wanted, mask) => value & mask == wanted & mask,
-                Key::Range(first, last) => (first..=last).contains(value),
-            })
+        let mut fields = self.keys.iter().zip(values).zip(&table.keys);
+        fields.all(|((key, value), field)| match *key {
+            Key::Exact(expected) => *value == expected,
+            Key::Lpm(prefix, len) => {
+                let shift = field.width - len.min(field.width);
+                value.checked_shr(shift) == prefix.checked_shr(shift)
+            }
+            Key::Ternary(expected, mask) => value & mask == expected & mask,
+            Key::Range(first, last) => (first..=last).contains(value),
+        })
     }
 
-    /// The rank by which one of several matching entries is chosen: total prefix length, then priority.
+    /// Returns the rank by which one of several matching entries is chosen: total prefix length, then priority.
     fn rank(&self) -> (u32, i32) {
-        let prefix = self
+        let prefix_len = self
             .keys
             .iter()
             .map(|key| if let Key::Lpm(_, len) = key { *len } else { 0 })
             .sum();
-        (prefix, self.priority)
+        (prefix_len, self.priority)
     }
 }
 
 /// Returns the entry that applies: the matching one with the highest rank, and of equal ones the first that was added.
 pub(crate) fn lookup<'a>(entries: &'a [Installed], values: &[u128], table: &Table) -> Option<&'a Installed> {
-    let fitting = entries.iter().filter(|entry| entry.matches(values, table));
+    let matching = entries.iter().filter(|entry| entry.matches(values, table));
     // `max_by_key` returns the last maximum, hence the reversal.
-    fitting.rev().max_by_key(|entry| entry.rank())
+    matching.rev().max_by_key(|entry| entry.rank())
 }
 
-/// Tells whether a key has the match kind of the table's field.
+/// Returns whether a key has the match kind of the table's field.
 pub(crate) fn fits(key: Key, kind: MatchKind) -> bool {
     matches!(
         (key, kind),

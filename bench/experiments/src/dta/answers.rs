@@ -66,8 +66,8 @@ pub(crate) fn run(settings: &Settings) -> Result<Findings, CliError> {
         }
     }
     let unwritten = query_unwritten_keys(settings)?;
-    let counters = counters(settings.scale.scale(20));
-    Ok(findings(&points, &unwritten, &counters, trials))
+    let counter_errors = counter_errors(settings.scale.scale(20));
+    Ok(findings(&points, &unwritten, &counter_errors, trials))
 }
 
 /// Fills the store and queries every key, once per seed.
@@ -146,8 +146,17 @@ fn query_unwritten_keys(settings: &Settings) -> Result<Vec<UnwrittenKeys>, CliEr
     Ok(found)
 }
 
-/// Computes the mean error of Key-Increment's estimates for random 5-tuples: family, N, error in packets.
-fn counters(trials: u64) -> Vec<(Family, u8, f64)> {
+/// The error of Key-Increment's estimates.
+#[derive(Debug)]
+struct CounterError {
+    family: Family,
+    copies: u8,
+    /// Mean error, packets.
+    error: f64,
+}
+
+/// Computes the mean error of Key-Increment's estimates for random 5-tuples.
+fn counter_errors(trials: u64) -> Vec<CounterError> {
     let mut found = Vec::new();
     for family in FAMILIES {
         for copies in [1, 2, 4] {
@@ -179,7 +188,11 @@ fn counters(trials: u64) -> Vec<(Family, u8, f64)> {
                 });
                 error += errors.sum::<f64>() / FLOWS as f64;
             }
-            found.push((family, copies, error / trials as f64));
+            found.push(CounterError {
+                family,
+                copies,
+                error: error / trials as f64,
+            });
         }
     }
     found
@@ -188,7 +201,7 @@ fn counters(trials: u64) -> Vec<(Family, u8, f64)> {
 fn find(points: &[Point], family: Family, kind: Kind, copies: u8, load: f64) -> Option<&Point> {
     points
         .iter()
-        .find(|one| (one.family, one.kind, one.copies, one.load) == (family, kind, copies, load))
+        .find(|point| (point.family, point.kind, point.copies, point.load) == (family, kind, copies, load))
 }
 
 fn rate(points: &[Point], family: Family, kind: Kind, copies: u8, load: f64) -> f64 {
@@ -223,7 +236,7 @@ fn plot_load(
     formula: fn(&Point) -> Option<f64>,
 ) {
     let rates = COPIES.map(|n| {
-        let line = load_line(points, family, |one| Some(one.answers.rate()), n);
+        let line = load_line(points, family, |point| Some(point.answers.rate()), n);
         line_series(&format!("N = {n}"), line)
     });
     let formulas = COPIES.map(|n| {
@@ -243,7 +256,7 @@ fn load_table(points: &[Point]) -> Table {
     for load in LOADS {
         let [rates, of_artifact] = FAMILIES.map(|family| COPIES.map(|n| rate(points, family, kind, n, load)));
         let formulas =
-            COPIES.map(|n| find(points, Family::V1, kind, n, load).map_or(f64::NAN, |one| one.formula));
+            COPIES.map(|n| find(points, Family::V1, kind, n, load).map_or(f64::NAN, |point| point.formula));
         table.push(row![
             fixed(load, 2),
             rates.map(|share| fixed(share, 4)),
@@ -252,12 +265,12 @@ fn load_table(points: &[Point]) -> Table {
             of_artifact.map(|share| fixed(share, 4)),
         ]);
     }
-    plot_load(&mut table, points, "Four hashes (Fig. 11)", Family::V1, |one| {
-        Some(one.formula)
+    plot_load(&mut table, points, "Four hashes (Fig. 11)", Family::V1, |point| {
+        Some(point.formula)
     });
     let title = "The artifact's hash: more copies protect less";
-    plot_load(&mut table, points, title, Family::Artifact, |one| {
-        one.grouped_formula
+    plot_load(&mut table, points, title, Family::Artifact, |point| {
+        point.grouped_formula
     });
     table
 }
@@ -269,7 +282,7 @@ fn keys_table(points: &[Point]) -> Table {
         for kind in Kind::ALL {
             for load in [0.5, 1.0] {
                 let found = COPIES.map(|n| find(points, family, kind, n, load));
-                let wrong: u64 = found.iter().flatten().map(|one| one.answers.wrong).sum();
+                let wrong: u64 = found.iter().flatten().map(|point| point.answers.wrong).sum();
                 let rates = COPIES.map(|n| fixed(rate(points, family, kind, n, load), 4));
                 table.push(row![family.name(), kind.name(), fixed(load, 1), rates, wrong]);
             }
@@ -278,24 +291,28 @@ fn keys_table(points: &[Point]) -> Table {
     table
 }
 
-fn other_tables(unwritten: &[UnwrittenKeys], counters: &[(Family, u8, f64)]) -> [Table; 2] {
+fn other_tables(unwritten: &[UnwrittenKeys], counter_errors: &[CounterError]) -> [Table; 2] {
     let about = "Answers for keys that were never written, N = 2, as many keys as slots";
     let columns = "hashes,keys,queried,answered,expected_of_a_32_bit_checksum";
     let mut absent = Table::new("absent", about, columns);
-    for one in unwritten {
-        let expected = fixed(one.expected, 4);
+    for keys in unwritten {
+        let expected = fixed(keys.expected, 4);
         absent.push(row![
-            one.family.name(),
-            one.kind.name(),
-            one.queried,
-            one.wrong,
+            keys.family.name(),
+            keys.kind.name(),
+            keys.queried,
+            keys.wrong,
             expected
         ]);
     }
     let about = "Key-Increment: mean error of a flow's count, 4,096 flows in 16,384 counters";
     let mut errors = Table::new("counters", about, "hashes,n,mean_error");
-    for (family, copies, error) in counters {
-        errors.push(row![family.name(), *copies, fixed(*error, 2)]);
+    for counter in counter_errors {
+        errors.push(row![
+            counter.family.name(),
+            counter.copies,
+            fixed(counter.error, 2)
+        ]);
     }
     [absent, errors]
 }
@@ -310,7 +327,7 @@ fn three_rates(points: &[Point], family: Family, kind: Kind, load: f64) -> Strin
 fn findings(
     points: &[Point],
     unwritten: &[UnwrittenKeys],
-    counters: &[(Family, u8, f64)],
+    counter_errors: &[CounterError],
     trials: u64,
 ) -> Findings {
     let intervals = [4, 3, 2, 1].map(|copies| {
@@ -326,15 +343,15 @@ fn findings(
     let [wrong, wrong_artifact] = [Family::V1, Family::Artifact].map(|family| {
         let tuples = unwritten
             .iter()
-            .find(|one| one.family == family && one.kind == Kind::RandomTuples);
-        tuples.map_or_else(String::new, |one| {
-            format!("{} of {}", one.wrong, units::count(one.queried))
+            .find(|keys| keys.family == family && keys.kind == Kind::RandomTuples);
+        tuples.map_or_else(String::new, |keys| {
+            format!("{} of {}", keys.wrong, units::count(keys.queried))
         })
     });
     let [errors, errors_artifact] = [Family::V1, Family::Artifact].map(|family| {
-        let errors = counters.iter().filter(|one| one.0 == family);
+        let errors = counter_errors.iter().filter(|counter| counter.family == family);
         errors
-            .map(|one| format!("{:.1}", one.2))
+            .map(|counter| format!("{:.1}", counter.error))
             .collect::<Vec<_>>()
             .join(", ")
     });
@@ -345,7 +362,7 @@ fn findings(
         ),
         "5-tuples have 13 bytes; sequential 5-tuples are those of one /24 network and one server, with addresses and ports counting up".into(),
     ];
-    let [absent, errors_table] = other_tables(unwritten, counters);
+    let [absent, errors_table] = other_tables(unwritten, counter_errors);
     let tables = [load_table(points), keys_table(points), absent, errors_table];
     Findings {
         comparisons: vec![
@@ -538,8 +555,12 @@ mod tests {
 
     #[test]
     fn more_copies_help_counters_with_four_hashes_only() {
-        let found = counters(2);
-        let of = |family, n| found.iter().find(|one| (one.0, one.1) == (family, n)).unwrap().2;
+        let found = counter_errors(2);
+        let of = |family, copies| {
+            let mut errors = found.iter();
+            let counter = errors.find(|counter| (counter.family, counter.copies) == (family, copies));
+            counter.unwrap().error
+        };
         assert!(
             of(Family::V1, 4) < of(Family::V1, 2) && of(Family::V1, 2) < of(Family::V1, 1) / 10.0,
             "{found:?}"

@@ -273,8 +273,12 @@ fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
     }
 }
 
-/// The paper's size in GB, and the shares of answered keys that it states: average, and oldest.
-const PAPER: (f64, f64, f64) = (3.0, 0.62, 0.179);
+/// Size of the store in the paper, GB.
+const PAPER_GB: f64 = 3.0;
+/// Share of answered keys in the paper, of all keys.
+const PAPER_AVERAGE: f64 = 0.62;
+/// Share of answered keys in the paper, of the oldest keys.
+const PAPER_OLDEST: f64 = 0.179;
 
 /// Computes the remarks from the rows.
 pub(crate) fn observe(results: &Results) -> Observations {
@@ -291,7 +295,7 @@ pub(crate) fn observe(results: &Results) -> Observations {
         ));
     }
     let sizes = results.table("size");
-    let gb = format!("{:.1}", PAPER.0);
+    let gb = format!("{:.1}", PAPER_GB);
     remarks.extend(nearest(&sizes.with(&[("gb", &gb)])));
     remarks.push(judgement(
         "the size of a slot of hopwise (32 bytes for 20 bytes of data) and the number of slots are powers of two: an address needs no multiplication, and a \
@@ -315,9 +319,9 @@ fn nearest(sizes: &[Row<'_>]) -> Option<String> {
     listed(
         &format!(
             "{} GB, average / oldest by the formula, the nearest to the paper's {} / {} first: {{}}.",
-            PAPER.0,
-            percent(PAPER.1),
-            percent(PAPER.2)
+            PAPER_GB,
+            percent(PAPER_AVERAGE),
+            percent(PAPER_OLDEST)
         ),
         texts,
     )
@@ -325,7 +329,8 @@ fn nearest(sizes: &[Row<'_>]) -> Option<String> {
 
 /// Returns the sum of the differences from the paper's figures.
 fn distance(row: &Row<'_>) -> f64 {
-    (row.number("formula_average") - PAPER.1).abs() + (row.number("formula_oldest") - PAPER.2).abs()
+    (row.number("formula_average") - PAPER_AVERAGE).abs()
+        + (row.number("formula_oldest") - PAPER_OLDEST).abs()
 }
 
 #[cfg(test)]

@@ -203,13 +203,31 @@ fn operation<'a>(primitive: Primitive, key: &'a [u8], data: &'a [u8], counters: 
     }
 }
 
-/// Returns the name of the primitive, N, and the bytes of key and data.
-fn described(primitive: Primitive) -> (&'static str, u64, u64, u64) {
+/// The columns of the table that describe a primitive.
+struct PrimitiveCells {
+    name: &'static str,
+    copies: u64,
+    key_bytes: u64,
+    data_bytes: u64,
+}
+
+impl PrimitiveCells {
+    fn new(name: &'static str, copies: u8, key_bytes: usize, data_bytes: usize) -> Self {
+        Self {
+            name,
+            copies: copies.into(),
+            key_bytes: key_bytes as u64,
+            data_bytes: data_bytes as u64,
+        }
+    }
+}
+
+fn describe(primitive: Primitive) -> PrimitiveCells {
     match primitive {
-        Primitive::KeyWrite { copies, key, data } => ("key-write", copies.into(), key as u64, data as u64),
-        Primitive::Append { entry } => ("append", 1, 0, entry as u64),
-        Primitive::KeyIncrement { copies, key } => ("key-increment", copies.into(), key as u64, 8),
-        Primitive::SketchMerge => ("sketch-merge", 1, 0, u64::from(COLUMNS) * COLUMN as u64),
+        Primitive::KeyWrite { copies, key, data } => PrimitiveCells::new("key-write", copies, key, data),
+        Primitive::Append { entry } => PrimitiveCells::new("append", 1, 0, entry),
+        Primitive::KeyIncrement { copies, key } => PrimitiveCells::new("key-increment", copies, key, 8),
+        Primitive::SketchMerge => PrimitiveCells::new("sketch-merge", 1, 0, usize::from(COLUMNS) * COLUMN),
     }
 }
 
@@ -340,13 +358,13 @@ fn bytes_table(writer: &Writer) -> Table {
             rdma,
             responses,
         } = costs(primitive, writer);
-        let (primitive, copies, key, data) = described(primitive);
+        let cells = describe(primitive);
         table.push(row![
             name,
-            primitive,
-            copies,
-            key,
-            data,
+            cells.name,
+            cells.copies,
+            cells.key_bytes,
+            cells.data_bytes,
             [dta.bytes, rdma.packets, rdma.bytes, responses].map(|count| fixed(count, 0)),
             fixed(rdma.bytes / dta.bytes, 2),
             fixed(translated.packets, 4),

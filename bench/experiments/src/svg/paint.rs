@@ -7,17 +7,31 @@ use std::fmt::Write as _;
 
 use super::STYLES;
 
-/// Styles of the series: colour on light and on dark background, after Okabe and Ito (distinguishable with colour blindness),
-/// and the dash pattern of lines, so that they differ in print too.
-pub(super) const SERIES: [(&str, &str, &str); STYLES] = [
-    ("#0072b2", "#56b4e9", ""),
-    ("#d55e00", "#ff8c42", ""),
-    ("#009e73", "#2fd4a3", ""),
-    ("#a3478a", "#e69fce", "7 3"),
-    ("#8a6d00", "#f0d442", "7 3"),
-    ("#444444", "#d0d0d0", "2 3"),
-    ("#5b3ea8", "#b39ddb", "2 3"),
-    ("#a01c1c", "#ff7f7f", "9 3 2 3"),
+/// The style of a series. The colours are after Okabe and Ito (distinguishable with colour blindness).
+pub(super) struct SeriesStyle {
+    /// Colour on light background.
+    light: &'static str,
+    /// Colour on dark background.
+    dark: &'static str,
+    /// Dash pattern of lines, so that they differ in print too.
+    pub(super) dash: &'static str,
+}
+
+impl SeriesStyle {
+    const fn new(light: &'static str, dark: &'static str, dash: &'static str) -> Self {
+        Self { light, dark, dash }
+    }
+}
+
+pub(super) const SERIES: [SeriesStyle; STYLES] = [
+    SeriesStyle::new("#0072b2", "#56b4e9", ""),
+    SeriesStyle::new("#d55e00", "#ff8c42", ""),
+    SeriesStyle::new("#009e73", "#2fd4a3", ""),
+    SeriesStyle::new("#a3478a", "#e69fce", "7 3"),
+    SeriesStyle::new("#8a6d00", "#f0d442", "7 3"),
+    SeriesStyle::new("#444444", "#d0d0d0", "2 3"),
+    SeriesStyle::new("#5b3ea8", "#b39ddb", "2 3"),
+    SeriesStyle::new("#a01c1c", "#ff7f7f", "9 3 2 3"),
 ];
 const INK: &str = "#1f2328";
 const SOFT: &str = "#59636e";
@@ -43,8 +57,8 @@ fn attributes(class: &str) -> String {
     let colour = index
         .parse()
         .ok()
-        .and_then(|at: usize| SERIES.get(at))
-        .map_or(INK, |series| series.0);
+        .and_then(|index: usize| SERIES.get(index))
+        .map_or(INK, |series| series.light);
     match kind {
         "ground" => r##" fill="#fff""##.to_owned(),
         "grid" => format!(r#" stroke="{GRID}""#),
@@ -65,10 +79,11 @@ pub(super) fn dark() -> String {
         "text{fill:#9aa4af}.title,.name{fill:#e6e9ed}.ground{fill:#15191e}.grid{stroke:#2d343c}.axis{stroke:#9aa4af}\
          .whisker{stroke:#e6e9ed}",
     );
-    for (at, (_, colour, _)) in SERIES.iter().enumerate() {
+    for (index, series) in SERIES.iter().enumerate() {
+        let colour = series.dark;
         let _ = write!(
             rules,
-            ".line.s{at}{{stroke:{colour}}}.mark.s{at},.bar.s{at},.band.s{at}{{fill:{colour}}}"
+            ".line.s{index}{{stroke:{colour}}}.mark.s{index},.bar.s{index},.band.s{index}{{fill:{colour}}}"
         );
     }
     format!("<style>@media (prefers-color-scheme:dark){{{rules}}}</style>")

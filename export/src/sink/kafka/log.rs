@@ -18,6 +18,10 @@ const BATCH_HEADER_BYTES: usize = field::RECORDS;
 const MAGIC: u8 = 2;
 /// Mask of the compression codec in the attributes.
 const CODEC_MASK: u16 = 7;
+/// Compression codec: none.
+const CODEC_NONE: u16 = 0;
+/// Compression codec: LZ4.
+const CODEC_LZ4: u16 = 3;
 /// Maximum decompressed size of a batch, bytes.
 const MAX_BATCH_BYTES: usize = 64 << 20;
 /// Maximum record in a compressed batch, bytes: twice the longest value of a hopwise record.
@@ -146,10 +150,18 @@ impl Batch<'_> {
                 Ok(piece) => piece,
                 Err(reason) => return pass_unreadable(from.max(next)..end, first_ms, reason, each),
             };
-            let record = parse_record(&piece).and_then(|(delta, ms, value)| {
-                let offset = base.checked_add(delta).filter(|at| (next..end).contains(at))?;
-                Some((offset, first_ms.saturating_add(ms), value))
-            });
+            let record = parse_record(&piece).and_then(
+                |Record {
+                     offset_delta,
+                     ms,
+                     value,
+                 }| {
+                    let offset = base
+                        .checked_add(offset_delta)
+                        .filter(|offset| (next..end).contains(offset))?;
+                    Some((offset, first_ms.saturating_add(ms), value))
+                },
+            );
             let Some((offset, ms, value)) = record else {
                 return pass_unreadable(from.max(next)..end, first_ms, DAMAGED, each);
             };
@@ -179,9 +191,9 @@ fn pass_unreadable(
     reason: &str,
     each: &mut impl FnMut(Message<'_>) -> bool,
 ) -> Result<(), i64> {
-    match offsets.find(|at| {
+    match offsets.find(|offset| {
         !each(Message {
-            offset: *at,
+            offset: *offset,
             ms,
             value: Err(reason),
         })
@@ -355,11 +367,11 @@ fn parse_records(batch: &[u8], crc: u32) -> Result<Records<'_>, String> {
         return Err("the checksum of its record batch is wrong".to_owned());
     }
     match u16_at(head, field::ATTRIBUTES) & CODEC_MASK {
-        0 => Ok(Records::Plain(records)),
-        3 if records.starts_with(&LZ4_LEGACY_MAGIC) => {
+        CODEC_NONE => Ok(Records::Plain(records)),
+        CODEC_LZ4 if records.starts_with(&LZ4_LEGACY_MAGIC) => {
             Err("its record batch cannot be decompressed".to_owned())
         }
-        3 => Ok(Records::Compressed(Box::new(Lz4Records::new(records)))),
+        CODEC_LZ4 => Ok(Records::Compressed(Box::new(Lz4Records::new(records)))),
         codec => {
             let name = ["", "gzip", "snappy", "lz4", "zstd"]
                 .get(usize::from(codec))
@@ -374,28 +386,43 @@ fn parse_records(batch: &[u8], crc: u32) -> Result<Records<'_>, String> {
 /// A message's value, which may be null, or the reason why it cannot be read.
 type Content<'a> = Result<Option<&'a [u8]>, String>;
 
-/// Parses a record: offset and time (ms) relative to the batch, and the value. Headers and key are skipped. Returns `None` if
-/// it is malformed.
-fn parse_record<'a>(piece: &RecordBytes<'a>) -> Option<(i64, i64, Content<'a>)> {
+/// A parsed record.
+struct Record<'a> {
+    /// Offset relative to the batch's.
+    offset_delta: i64,
+    /// Time relative to the batch's, ms.
+    ms: i64,
+    value: Content<'a>,
+}
+
+/// Parses a record. Headers and key are skipped. Returns `None` if it is malformed.
+fn parse_record<'a>(piece: &RecordBytes<'a>) -> Option<Record<'a>> {
     // The first byte is the attributes, which are unused.
     let mut record = piece.bytes.get(1..)?;
     let ms = read_varint(&mut record)?;
-    let delta = read_varint(&mut record)?;
+    let offset_delta = read_varint(&mut record)?;
     if piece.bytes.len() < piece.len {
         let reason = format!(
             "its record has {} bytes; at most {MAX_RECORD_BYTES} are read",
             piece.len
         );
-        return Some((delta, ms, Err(reason)));
+        return Some(Record {
+            offset_delta,
+            ms,
+            value: Err(reason),
+        });
     }
     // The key.
-    read_bytes(&mut record)?;
-    let value = read_bytes(&mut record)?;
-    Some((delta, ms, Ok(value)))
+    read_nullable_bytes(&mut record)?;
+    Some(Record {
+        offset_delta,
+        ms,
+        value: Ok(read_nullable_bytes(&mut record)?),
+    })
 }
 
 /// Reads length-prefixed bytes. `Some(None)` is null, `None` is malformed.
-fn read_bytes<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+fn read_nullable_bytes<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     match usize::try_from(read_varint(bytes)?) {
         Ok(len) => {
             let (part, rest) = bytes.split_at_checked(len)?;

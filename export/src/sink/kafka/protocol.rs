@@ -18,6 +18,17 @@ const MAX_BROKERS: usize = 10_000;
 /// Maximum number of SASL mechanisms in a response.
 const MAX_MECHANISMS: usize = 100;
 
+/// The error code of success.
+const NO_ERROR: i16 = 0;
+/// Length of a null STRING.
+const NULL_STRING: i16 = -1;
+/// Acknowledgement by all in-sync replicas (`acks` of Produce).
+const ACKS_ALL: i16 = -1;
+/// Number of partitions, or replication factor, that means the broker's default (CreateTopics).
+const BROKER_DEFAULT: i32 = -1;
+/// BOOLEAN false.
+const FALSE: u8 = 0;
+
 /// Error: the bytes are not a valid response to the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Malformed(
@@ -146,7 +157,8 @@ pub fn metadata(correlation: i32, topic: &str) -> Vec<u8> {
     frame(Api::Metadata, 4, correlation, |out| {
         out.extend(1_i32.to_be_bytes());
         text(topic, out);
-        out.push(0);
+        // Do not create the topic.
+        out.push(FALSE);
     })
 }
 
@@ -162,9 +174,16 @@ pub fn create_topic(
         out.extend(1_i32.to_be_bytes());
         text(topic, out);
         let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
-        out.extend((if partitions == 0 { -1 } else { partitions }).to_be_bytes());
-        // Default replication factor and no manual assignment.
-        out.extend((-1_i16).to_be_bytes());
+        out.extend(
+            (if partitions == 0 {
+                BROKER_DEFAULT
+            } else {
+                partitions
+            })
+            .to_be_bytes(),
+        );
+        out.extend((BROKER_DEFAULT as i16).to_be_bytes());
+        // No manual assignment of replicas.
         out.extend(0_i32.to_be_bytes());
         out.extend((settings.len() as i32).to_be_bytes());
         for (name, value) in settings {
@@ -172,7 +191,8 @@ pub fn create_topic(
             text(value, out);
         }
         out.extend(timeout_ms.to_be_bytes());
-        out.push(0);
+        // Create the topic, instead of only validating the request.
+        out.push(FALSE);
     })
 }
 
@@ -192,8 +212,8 @@ pub fn sasl_authenticate(correlation: i32, message: &[u8]) -> Vec<u8> {
 /// Encodes an InitProducerId request without a transactional ID.
 pub fn init_producer_id(correlation: i32, version: i16) -> Vec<u8> {
     frame(Api::InitProducerId, version, correlation, |out| {
-        // No transactional ID; the transaction timeout is irrelevant.
-        out.extend((-1_i16).to_be_bytes());
+        out.extend(NULL_STRING.to_be_bytes());
+        // The transaction timeout, which matters only with a transactional ID.
         out.extend(60_000_i32.to_be_bytes());
     })
 }
@@ -209,8 +229,9 @@ pub fn produce(
     mut write: impl FnMut(i32, &mut Vec<u8>),
 ) -> Vec<u8> {
     frame(Api::Produce, version, correlation, |out| {
-        out.extend((-1_i16).to_be_bytes());
-        out.extend((-1_i16).to_be_bytes());
+        // No transactional ID.
+        out.extend(NULL_STRING.to_be_bytes());
+        out.extend(ACKS_ALL.to_be_bytes());
         out.extend(timeout_ms.to_be_bytes());
         out.extend(1_i32.to_be_bytes());
         text(topic, out);
@@ -241,7 +262,7 @@ pub fn answer(frame: &[u8]) -> Result<(i32, &[u8]), Malformed> {
 /// The body is malformed.
 pub fn read_api_versions(body: &[u8]) -> Result<Versions, Malformed> {
     let mut reader = Reader(body);
-    if reader.i16()? != 0 {
+    if reader.i16()? != NO_ERROR {
         return Err(Malformed("it does not say which versions it has"));
     }
     let mut versions = BTreeMap::new();
@@ -269,6 +290,7 @@ pub fn read_api_versions(body: &[u8]) -> Result<Versions, Malformed> {
 /// The body is malformed.
 pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
     let mut reader = Reader(body);
+    // Throttle time.
     reader.i32()?;
     let mut topology = Topology {
         error: super::UNKNOWN_TOPIC,
@@ -278,6 +300,7 @@ pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
         let node = reader.i32()?;
         let host = reader.text()?.unwrap_or_default();
         let port = reader.i32()?;
+        // Rack.
         reader.text()?;
         let host = if host.contains(':') {
             format!("[{host}]")
@@ -286,17 +309,21 @@ pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
         };
         topology.brokers.insert(node, format!("{host}:{port}"));
     }
+    // Cluster ID and controller.
     reader.text()?;
     reader.i32()?;
     for _ in 0..reader.at_most(1, 9)? {
         let error = reader.i16()?;
         let name = reader.text()?;
+        // Whether the topic is internal.
         reader.i8()?;
         let mut leaders = BTreeMap::new();
         for _ in 0..reader.at_most(MAX_PARTITIONS, 18)? {
+            // The partition's error: one without a leader has -1 as such.
             reader.i16()?;
             let index = reader.i32()?;
             let leader = reader.i32()?;
+            // Replicas, and in-sync replicas.
             for _ in 0..2 {
                 for _ in 0..reader.len(4)? {
                     reader.i32()?;
@@ -322,6 +349,7 @@ pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
 /// The body is malformed.
 pub fn read_create_topic(body: &[u8]) -> Result<(i16, String), Malformed> {
     let mut reader = Reader(body);
+    // Throttle time.
     reader.i32()?;
     if reader.len(6)? != 1 {
         return Err(Malformed("it is not about one topic"));
@@ -341,7 +369,11 @@ pub fn read_sasl_handshake(body: &[u8]) -> Result<Result<(), Vec<String>>, Malfo
     for _ in 0..reader.at_most(MAX_MECHANISMS, 2)? {
         mechanisms.push(reader.text()?.unwrap_or_default());
     }
-    Ok(if error == 0 { Ok(()) } else { Err(mechanisms) })
+    Ok(if error == NO_ERROR {
+        Ok(())
+    } else {
+        Err(mechanisms)
+    })
 }
 
 /// Decodes the response to [`sasl_authenticate`]: the server's message, or the inner error with the reason of the refusal.
@@ -357,7 +389,7 @@ pub fn read_sasl_authenticate(body: &[u8]) -> Result<Result<Vec<u8>, String>, Ma
         .take(usize::try_from(len.max(0)).unwrap_or(usize::MAX))?
         .to_vec();
     Ok(match error {
-        0 => Ok(message),
+        NO_ERROR => Ok(message),
         error if reason.is_empty() => Err(super::name(error).into_owned()),
         _ => Err(reason),
     })
@@ -369,11 +401,12 @@ pub fn read_sasl_authenticate(body: &[u8]) -> Result<Result<Vec<u8>, String>, Ma
 /// The body is malformed.
 pub fn read_producer_id(body: &[u8]) -> Result<Result<ProducerId, i16>, Malformed> {
     let mut reader = Reader(body);
+    // Throttle time.
     reader.i32()?;
     let error = reader.i16()?;
     let id = reader.i64()?;
     let epoch = reader.i16()?;
-    Ok(if error == 0 {
+    Ok(if error == NO_ERROR {
         Ok(ProducerId { id, epoch })
     } else {
         Err(error)
@@ -386,7 +419,7 @@ pub fn read_producer_id(body: &[u8]) -> Result<Result<ProducerId, i16>, Malforme
 /// The body is malformed.
 pub fn read_produce(body: &[u8], version: i16) -> Result<Vec<Produced>, Malformed> {
     let mut reader = Reader(body);
-    let mut all = Vec::new();
+    let mut produced = Vec::new();
     for _ in 0..reader.len(6)? {
         reader.text()?;
         for _ in 0..reader.len(22)? {
@@ -395,11 +428,13 @@ pub fn read_produce(body: &[u8], version: i16) -> Result<Vec<Produced>, Malforme
             // Base offset and log append time.
             reader.take(16)?;
             if version >= 5 {
+                // Log start offset.
                 reader.i64()?;
             }
             let mut reason = String::new();
             if version >= 8 {
                 for _ in 0..reader.len(6)? {
+                    // Index of the record in its batch.
                     reader.i32()?;
                     let record_reason = reader.text()?;
                     if reason.is_empty() {
@@ -408,15 +443,16 @@ pub fn read_produce(body: &[u8], version: i16) -> Result<Vec<Produced>, Malforme
                 }
                 reason = reader.text()?.unwrap_or(reason);
             }
-            all.push(Produced {
+            produced.push(Produced {
                 partition,
                 error,
                 reason,
             });
         }
     }
+    // Throttle time.
     reader.i32()?;
-    Ok(all)
+    Ok(produced)
 }
 
 /// Cursor over a response body, which reads big-endian numbers and strings.
@@ -455,7 +491,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the header of a response about a single partition, up to the partition's index.
-    fn one_partition(&mut self) -> Result<(), Malformed> {
+    fn single_partition_header(&mut self) -> Result<(), Malformed> {
         if self.i32()? != 1 {
             return Err(Malformed("it is not about one topic"));
         }

@@ -16,14 +16,16 @@ use crate::text::{self, Content};
 pub const DESIRED: &str = "desired.txt";
 /// Name of the copy of [`DESIRED`], made once the device has these rules.
 pub const APPLIED: &str = "applied.txt";
-const ELECTION: &str = "# election ";
+/// Beginning of the header line that states the election.
+const ELECTION_PREFIX: &str = "# election ";
 /// Maximum length of a file, bytes; full tables fit.
 const MAX_FILE: u64 = 4 << 20;
 /// Maximum number of foreign lines that are shown.
 const MAX_FOREIGN: usize = 1000;
 /// Time that a request waits for the lock. It is shorter than the manager's time limit, so that the manager learns the reason.
-const LOCK: Duration = Duration::from_millis(1500);
-const AGAIN: Duration = Duration::from_millis(10);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(1500);
+/// Interval between attempts to get the lock.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The directory of one device.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ pub struct Directory {
     /// Election of this manager's last claim.
     claimed: Election,
     /// ETag of the files as this driver last read them.
-    seen: Etag,
+    last_read: Etag,
 }
 
 /// The contents of both files. The ETag is a digest of both.
@@ -49,7 +51,7 @@ impl Directory {
         Self {
             settings,
             claimed: Election::default(),
-            seen: Etag::default(),
+            last_read: Etag::default(),
         }
     }
 
@@ -62,8 +64,8 @@ impl Directory {
                 directory.display()
             ));
         }
-        let done = self.locked(|own| own.with_lock(request));
-        done.unwrap_or_else(|error| {
+        let answer = self.with_lock(|directory| directory.execute_locked(request));
+        answer.unwrap_or_else(|error| {
             Answer::Unreachable(format!(
                 "cannot use {}: {error}",
                 self.settings.directory.display()
@@ -73,23 +75,25 @@ impl Directory {
 
     /// Returns whether the files have changed since this driver last read them.
     pub fn has_changed(&mut self) -> bool {
-        let Ok(files) = self.locked(|own| own.files()) else {
+        let Ok(files) = self.with_lock(|directory| directory.files()) else {
             return false;
         };
-        let is_new = files.etag != self.seen && self.seen != Etag::default();
-        self.seen = files.etag;
+        let is_new = files.etag != self.last_read && self.last_read != Etag::default();
+        self.last_read = files.etag;
         is_new
     }
 
     /// Runs `work` while holding the directory's lock, which excludes other processes.
-    fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
+    fn with_lock<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         let path = self.settings.directory.join(".lock");
         let lock = File::options().create(true).append(true).open(path)?;
         let start = Instant::now();
         loop {
             match lock.try_lock() {
                 Ok(()) => break,
-                Err(TryLockError::WouldBlock) if start.elapsed() < LOCK => thread::sleep(AGAIN),
+                Err(TryLockError::WouldBlock) if start.elapsed() < LOCK_TIMEOUT => {
+                    thread::sleep(LOCK_RETRY_INTERVAL)
+                }
                 Err(TryLockError::WouldBlock) => {
                     return Err(io::Error::other("another process holds its lock for too long"));
                 }
@@ -101,16 +105,16 @@ impl Directory {
     }
 
     /// Executes a request under the lock. An election in the file above the request's fences it.
-    fn with_lock(&mut self, request: Request) -> io::Result<Answer> {
+    fn execute_locked(&mut self, request: Request) -> io::Result<Answer> {
         let files = self.files()?;
-        self.seen = files.etag.clone();
+        self.last_read = files.etag.clone();
         match request {
             Request::Claim(election) if election <= files.election => Ok(Answer::NotPrimary(files.election)),
             Request::Claim(election) => {
                 // The claim itself changes no rule: only the header gets the new election.
                 let Files { desired, applied, .. } = files;
                 let content = desired.or_else(|| applied.clone()).unwrap_or_default();
-                let rendered = match self.rendered(applied.as_ref(), &content) {
+                let rendered = match self.render_format(applied.as_ref(), &content) {
                     Ok(rendered) => rendered,
                     Err(reason) => {
                         let directory = self.settings.directory.display();
@@ -146,9 +150,9 @@ impl Directory {
                     Confirm::Applied => files.applied,
                     Confirm::Written => Some(desired.clone()),
                 };
-                let content = changed(desired, changes);
+                let content = apply_changes(desired, changes);
                 let rendered =
-                    content.and_then(|content| Ok((self.rendered(before.as_ref(), &content)?, content)));
+                    content.and_then(|content| Ok((self.render_format(before.as_ref(), &content)?, content)));
                 match rendered {
                     Ok((rendered, content)) => {
                         self.write(&content, rendered, election)?;
@@ -161,7 +165,7 @@ impl Directory {
     }
 
     /// Renders the additional files in the device's format, if it has one.
-    fn rendered(&self, before: Option<&Content>, after: &Content) -> Result<Rendered, String> {
+    fn render_format(&self, before: Option<&Content>, after: &Content) -> Result<Rendered, String> {
         let Some(format) = &self.settings.format else {
             return Ok(Rendered::new());
         };
@@ -179,12 +183,12 @@ impl Directory {
         let desired = desired.unwrap_or_default();
         let directory = self.settings.directory.display();
         if self.settings.confirm == Confirm::Applied && applied.as_ref() != Some(&desired) {
-            let what = match applied {
+            let mismatch = match applied {
                 Some(_) => "differs from it",
                 None => "does not exist",
             };
             return Answer::Unconfirmed(format!(
-                "{directory}/{DESIRED} is written, and {APPLIED} {what}; copy it to {APPLIED} when the device has these rules"
+                "{directory}/{DESIRED} is written, and {APPLIED} {mismatch}; copy it to {APPLIED} when the device has these rules"
             ));
         }
         let mut foreign = desired.foreign;
@@ -214,8 +218,8 @@ impl Directory {
         Ok(Files {
             etag: Etag(hex(&digest.finalize())),
             election: desired.as_deref().map(election).unwrap_or_default(),
-            desired: desired.map(|text| Content::read(&text)),
-            applied: applied.map(|text| Content::read(&text)),
+            desired: desired.map(|text| Content::parse(&text)),
+            applied: applied.map(|text| Content::parse(&text)),
         })
     }
 
@@ -231,7 +235,7 @@ impl Directory {
     /// Replaces the desired rules durably: on return, they survive a power failure. `desired.txt` is written last, so that a
     /// reader of its new version finds the other files up to date.
     fn write(&mut self, content: &Content, rendered: Rendered, election: Election) -> io::Result<()> {
-        let lines = content.lines();
+        let lines = content.render();
         let Settings {
             name,
             node,
@@ -240,7 +244,7 @@ impl Directory {
             ..
         } = &self.settings;
         let version = hex(&Sha256::digest(&lines));
-        let order = match confirm {
+        let instruction = match confirm {
             Confirm::Applied => {
                 format!("Apply these rules to the device, then copy this file to {APPLIED}.")
             }
@@ -248,7 +252,7 @@ impl Directory {
         };
         let Election { term, epoch } = election;
         let text = format!(
-            "# Rules of {name} (node {node}), written by the manager of hopwise. {order}\n{ELECTION}{term}.{epoch}\n# version {version}\n\n{lines}"
+            "# Rules of {name} (node {node}), written by the manager of hopwise. {instruction}\n{ELECTION_PREFIX}{term}.{epoch}\n# version {version}\n\n{lines}"
         );
         for (file, text) in rendered
             .iter()
@@ -263,13 +267,13 @@ impl Directory {
         }
         // The renamed directory entries must reach the disk, too.
         File::open(directory)?.sync_all()?;
-        self.seen = self.files()?.etag;
+        self.last_read = self.files()?.etag;
         Ok(())
     }
 }
 
 /// Applies changes to the content.
-fn changed(mut content: Content, changes: Vec<Change>) -> Result<Content, String> {
+fn apply_changes(mut content: Content, changes: Vec<Change>) -> Result<Content, String> {
     for change in changes {
         match change {
             Change::Remove(rule) if !content.rules.remove(&rule) => {
@@ -284,36 +288,36 @@ fn changed(mut content: Content, changes: Vec<Change>) -> Result<Content, String
         }
     }
     // A foreign line that parses as a rule only contradicted another line; this change settles it.
-    content.foreign.retain(|line| text::rule(line).is_err());
+    content.foreign.retain(|line| text::parse_rule(line).is_err());
     // Check that the text parses back into the same rules.
-    let read = Content::read(&content.lines());
-    if read == content {
+    let parsed = Content::parse(&content.render());
+    if parsed == content {
         return Ok(content);
     }
-    let lost = content
+    let lost_rule = content
         .rules
-        .difference(&read.rules)
+        .difference(&parsed.rules)
         .next()
         .map(ToString::to_string)
         .unwrap_or_default();
     Err(format!(
-        "`{lost}` and another rule need the same entry; remove one"
+        "`{lost_rule}` and another rule need the same entry; remove one"
     ))
 }
 
-/// Returns the election in the header of a file, or the lowest one if it has none.
+/// Parses the election in the header of a file, or the lowest one if it has none.
 pub(crate) fn election(text: &str) -> Election {
-    let written = text
+    let election = text
         .lines()
         .take_while(|line| line.starts_with('#'))
         .find_map(|line| {
-            let (term, epoch) = line.strip_prefix(ELECTION)?.trim().split_once('.')?;
+            let (term, epoch) = line.strip_prefix(ELECTION_PREFIX)?.trim().split_once('.')?;
             Some(Election {
                 term: term.parse().ok()?,
                 epoch: epoch.parse().ok()?,
             })
         });
-    written.unwrap_or_default()
+    election.unwrap_or_default()
 }
 
 fn load(path: &Path) -> io::Result<String> {

@@ -24,7 +24,7 @@ use tokio::time;
 
 pub use self::directory::{APPLIED, DESIRED, Directory};
 pub use self::settings::{Confirm, Format, Rendered, Settings};
-pub use self::text::{Content, line, rule};
+pub use self::text::{Content, parse_rule, rule_line};
 
 /// Maximum number of queued commands. The manager sends one at a time, but sends again after a timeout.
 const MAX_COMMANDS: usize = 4;

@@ -10,29 +10,34 @@ use manager::device::{Encoding, Filter, FilterAlgorithm, L4Checksum, Mode, Rule,
 use manager::flows::{ANY_PORT, FlowMatch, Ports};
 use manager::instruction;
 
+/// Largest DSCP (RFC 2474: six bits).
+const MAX_DSCP: u8 = 63;
+/// Number of the last bit of the INT instruction bitmap.
+const MAX_INSTRUCTION_BIT: u8 = 15;
+
 /// The contents of a file of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     /// Rules of the file.
     pub rules: Rules,
-    /// Lines that are not in force, without comments: no rule, or a second rule for the same entry. They are preserved.
+    /// Lines that have no effect, without comments: not a rule, or a second rule for the same entry. They are preserved.
     pub foreign: Vec<String>,
 }
 
 impl Content {
     /// Parses lines. Empty lines and comments (a leading `#`, or ` #` within a line) are skipped.
-    pub fn read(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let mut content = Self::default();
         let mut entries = BTreeSet::new();
         for line in text.lines() {
-            let line = bare(line);
+            let line = strip_comment(line);
             if line.is_empty() {
                 continue;
             }
-            match rule(line) {
+            match parse_rule(line) {
                 Ok(rule) if content.rules.contains(&rule) => {}
                 // If several rules need the same entry, the first one applies.
-                Ok(rule) if entries.insert(entry(&rule)) => {
+                Ok(rule) if entries.insert(entry_id(&rule)) => {
                     content.rules.insert(rule);
                 }
                 _ => content.foreign.push(line.to_owned()),
@@ -42,10 +47,10 @@ impl Content {
     }
 
     /// Renders all lines: rules in canonical order, then foreign lines.
-    pub fn lines(&self) -> String {
+    pub fn render(&self) -> String {
         let mut text = String::new();
         for rule in &self.rules {
-            text.push_str(&line(rule));
+            text.push_str(&rule_line(rule));
             text.push('\n');
         }
         for line in &self.foreign {
@@ -56,8 +61,8 @@ impl Content {
     }
 }
 
-/// Returns a text that identifies the table entry of a rule ([`Rule::same_entry`]).
-fn entry(rule: &Rule) -> String {
+/// Returns a string that identifies the table entry of a rule ([`Rule::same_entry`]).
+fn entry_id(rule: &Rule) -> String {
     let mut text = String::new();
     match rule {
         Rule::Encoding(_) => text.push_str("encoding"),
@@ -71,13 +76,13 @@ fn entry(rule: &Rule) -> String {
             text.push_str("filter");
             let _ = write_key(&mut text, &filter.key);
         }
-        _ => text = line(rule),
+        _ => text = rule_line(rule),
     }
     text
 }
 
 /// Returns the line without comment and surrounding space.
-fn bare(line: &str) -> &str {
+fn strip_comment(line: &str) -> &str {
     let line = line.trim();
     if line.starts_with('#') {
         ""
@@ -87,7 +92,7 @@ fn bare(line: &str) -> &str {
 }
 
 /// Renders a rule as a line.
-pub fn line(rule: &Rule) -> String {
+pub fn rule_line(rule: &Rule) -> String {
     let mut line = String::new();
     // Writing to a string cannot fail.
     let _ = write_rule(&mut line, rule);
@@ -176,7 +181,7 @@ fn ports_text((first, last): Ports) -> Option<String> {
 ///
 /// # Errors
 /// A sentence that describes the first problem.
-pub fn rule(line: &str) -> Result<Rule, String> {
+pub fn parse_rule(line: &str) -> Result<Rule, String> {
     // The condition of a rule extends to the end of the line and may contain spaces.
     let (line, condition) = match line.split_once(" rule=") {
         Some((line, condition)) => (line, Some(condition.trim())),
@@ -190,16 +195,16 @@ pub fn rule(line: &str) -> Result<Rule, String> {
             let l4_checksum = pairs.word("l4_checksum", |word| {
                 [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero]
                     .into_iter()
-                    .find(|one| one.name() == word)
+                    .find(|treatment| treatment.name() == word)
             })?;
             Rule::Encoding(Encoding {
-                dscp: pairs.number("dscp", 63)?,
+                dscp: pairs.number("dscp", MAX_DSCP)?,
                 l4_checksum,
             })
         }
         "session" => Rule::Session(pairs.value("collector")?),
         "sink" => Rule::Sink(pairs.value("port")?),
-        "instruction" => Rule::Instruction(pairs.number("bit", 15)?),
+        "instruction" => Rule::Instruction(pairs.number("bit", MAX_INSTRUCTION_BIT)?),
         "filter" => {
             let algorithm = pairs.word("algorithm", FilterAlgorithm::from_name)?;
             if (algorithm == FilterAlgorithm::Rule) != condition.is_some() {
@@ -235,7 +240,7 @@ pub fn rule(line: &str) -> Result<Rule, String> {
     Ok(rule)
 }
 
-/// The `key=value` pairs of a line that were not consumed yet.
+/// The `key=value` pairs of a line that are not parsed yet.
 struct Pairs<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Pairs<'a> {
@@ -256,7 +261,7 @@ impl<'a> Pairs<'a> {
         let value = self
             .0
             .remove(key)
-            .map(|text| text.parse().map_err(|_| wrong(key, text)));
+            .map(|text| text.parse().map_err(|_| invalid_value(key, text)));
         value.transpose()
     }
 
@@ -264,18 +269,18 @@ impl<'a> Pairs<'a> {
         self.optional(key)?.ok_or_else(|| format!("`{key}` is missing"))
     }
 
-    fn number(&mut self, key: &str, largest: u8) -> Result<u8, String> {
+    fn number(&mut self, key: &str, max: u8) -> Result<u8, String> {
         let number = self.value(key)?;
-        if number <= largest {
+        if number <= max {
             Ok(number)
         } else {
-            Err(wrong(key, &number.to_string()))
+            Err(invalid_value(key, &number.to_string()))
         }
     }
 
     fn word<T>(&mut self, key: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, String> {
         let text = self.0.remove(key).ok_or_else(|| format!("`{key}` is missing"))?;
-        parse(text).ok_or_else(|| wrong(key, text))
+        parse(text).ok_or_else(|| invalid_value(key, text))
     }
 
     fn ports(&mut self, key: &str) -> Result<Ports, String> {
@@ -285,14 +290,14 @@ impl<'a> Pairs<'a> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         match (first.parse(), last.parse()) {
             (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
-            _ => Err(wrong(key, text)),
+            _ => Err(invalid_value(key, text)),
         }
     }
 
     fn key(&mut self) -> Result<FlowMatch, String> {
         let dscp: Option<u8> = self.optional("dscp")?;
-        if let Some(dscp) = dscp.filter(|dscp| *dscp > 63) {
-            return Err(wrong("dscp", &dscp.to_string()));
+        if let Some(dscp) = dscp.filter(|dscp| *dscp > MAX_DSCP) {
+            return Err(invalid_value("dscp", &dscp.to_string()));
         }
         Ok(FlowMatch {
             src: self.optional::<Prefix>("src")?,
@@ -312,7 +317,7 @@ impl<'a> Pairs<'a> {
     }
 }
 
-fn wrong(key: &str, text: &str) -> String {
+fn invalid_value(key: &str, text: &str) -> String {
     format!("invalid value `{text}` for `{key}`")
 }
 
@@ -383,8 +388,8 @@ pub(crate) mod tests {
             rules: every_rule(),
             foreign: vec!["ask=ops".to_owned()],
         };
-        let text = content.lines();
-        assert_eq!(Content::read(&text), content);
+        let text = content.render();
+        assert_eq!(Content::parse(&text), content);
         let expected = "encoding dscp=9 l4_checksum=zero\nsession collector=127.0.0.1:9555\nsink port=1\n\
             instruction bit=0 # node_id\ninstruction bit=2 # hop_latency\n\
             filter dst=fd00::/16 algorithm=rule metric=flow_path threshold=0 rule=max(queue_occupancy) > 50 or loop\n\
@@ -400,7 +405,7 @@ pub(crate) mod tests {
 
     #[test]
     fn comments_are_left_out_and_contradictions_are_not_in_force() {
-        let content = Content::read(
+        let content = Content::parse(
             "# sink port=9\n\n  sink port=1   # by hand\nencoding dscp=1 l4_checksum=leave\nencoding dscp=2 l4_checksum=leave\n",
         );
         let first = Rule::Encoding(Encoding {
@@ -413,7 +418,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_no_rule_is_refused() {
-        let refused = |line: &str| rule(line).unwrap_err();
+        let refused = |line: &str| parse_rule(line).unwrap_err();
         assert_eq!(refused("teleport"), "there is no rule `teleport`");
         assert_eq!(refused("sink 1"), "`1` is not key=value");
         assert_eq!(refused("sink"), "`port` is missing");

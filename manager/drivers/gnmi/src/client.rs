@@ -215,7 +215,7 @@ impl Client {
         response
             .notification
             .iter()
-            .try_for_each(|one| tree.add(one))
+            .try_for_each(|notification| tree.add(notification))
             .map_err(Failure::Refused)
     }
 

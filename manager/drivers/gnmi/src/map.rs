@@ -332,9 +332,9 @@ fn checked(settings: MapSettings, objects: Vec<Object>) -> Result<PathMap, (&'st
         ));
     }
     let always_encoding = match &settings.always_encoding {
-        Some(pairs) => {
-            Some(files::rule(&format!("encoding {pairs}")).map_err(|error| ("always_encoding", error))?)
-        }
+        Some(pairs) => Some(
+            files::parse_rule(&format!("encoding {pairs}")).map_err(|error| ("always_encoding", error))?,
+        ),
         None => None,
     };
     // All objects of one rule must have the same placeholder in their names, because that groups them again.
@@ -389,11 +389,11 @@ fn capabilities(settings: &MapSettings) -> Result<Capabilities, (&'static str, S
     let matches = parse_all("matches", &settings.matches, |word| {
         ["ipv6", "prefixes", "wildcards", "ranges", "dscp"]
             .into_iter()
-            .find(|one| *one == word)
+            .find(|known| *known == word)
     })?;
     let checksums = [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero];
     let l4_checksum = parse_all("l4_checksum", &settings.l4_checksum, |word| {
-        checksums.into_iter().find(|one| one.name() == word)
+        checksums.into_iter().find(|checksum| checksum.name() == word)
     })?;
     let modes = parse_all("modes", &settings.modes, Mode::from_name)?;
     if settings.bits.iter().any(|bit| *bit > 15) {

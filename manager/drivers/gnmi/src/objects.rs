@@ -42,7 +42,7 @@ type Values = BTreeMap<String, String>;
 
 /// Returns the kind of a rule, and its keys with values, from the text format of the driver `files`.
 fn pairs(rule: &Rule) -> (String, Values) {
-    let line = files::line(rule);
+    let line = files::rule_line(rule);
     let mut words = line.split(" #").next().unwrap_or_default().split_whitespace();
     let kind = words.next().unwrap_or_default().to_owned();
     let values = words.filter_map(|word| {
@@ -108,7 +108,7 @@ impl PathMap {
 
     /// Adds the values of the derived placeholders. `id` is the first 6 bytes of a digest of the rule.
     fn derived(&self, rule: &Rule, mut values: Values) -> Values {
-        let digest = Sha256::digest(files::line(rule));
+        let digest = Sha256::digest(files::rule_line(rule));
         values.insert(
             "id".to_owned(),
             digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect(),
@@ -223,7 +223,7 @@ impl PathMap {
                 // No valid value contains a space. Replace it, so that it cannot form another key.
                 format!("{line} {key}={}", value.replace(char::is_whitespace, "?"))
             });
-        files::rule(&line).ok()
+        files::parse_rule(&line).ok()
     }
 
     /// Returns whether the group consists of exactly the objects that the map produces for the rule.

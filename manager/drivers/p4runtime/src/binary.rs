@@ -1,6 +1,6 @@
 //! Converts P4Info (P4Runtime) from protobuf's text format, which `p4c` writes, into the binary encoding.
 //!
-//! Each function returns the fields of one message of `p4info.proto` or `p4types.proto`: name, field number, and kind.
+//! Each function returns the fields of one message of `p4info.proto` or `p4types.proto`.
 
 use prost::Message as _;
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -35,209 +35,261 @@ enum Kind {
     Message(Fields),
 }
 
-/// The fields of a message: name, number, and kind. It is a function because message types are recursive.
-type Fields = fn() -> &'static [(&'static str, u32, Kind)];
+/// A field of a message.
+#[derive(Clone, Copy)]
+struct FieldType {
+    name: &'static str,
+    number: u32,
+    kind: Kind,
+}
+
+const fn field(name: &'static str, number: u32, kind: Kind) -> FieldType {
+    FieldType { name, number, kind }
+}
+
+/// Returns the fields of a message. It is a function because message types are recursive.
+type Fields = fn() -> &'static [FieldType];
 
 use Kind::{Message, Number, Text, Word};
 
-fn p4info() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("pkg_info", 1, Message(package)),
-        ("tables", 2, Message(table)),
-        ("actions", 3, Message(action)),
-        ("action_profiles", 4, Message(profile)),
-        ("counters", 5, Message(counter)),
-        ("direct_counters", 6, Message(direct)),
-        ("meters", 7, Message(meter)),
-        ("direct_meters", 8, Message(direct)),
-        ("controller_packet_metadata", 9, Message(controller)),
-        ("registers", 11, Message(register)),
-        ("type_info", 200, Message(nothing)),
-    ]
+fn p4info() -> &'static [FieldType] {
+    const {
+        &[
+            field("pkg_info", 1, Message(package)),
+            field("tables", 2, Message(table)),
+            field("actions", 3, Message(action)),
+            field("action_profiles", 4, Message(profile)),
+            field("counters", 5, Message(counter)),
+            field("direct_counters", 6, Message(direct)),
+            field("meters", 7, Message(meter)),
+            field("direct_meters", 8, Message(direct)),
+            field("controller_packet_metadata", 9, Message(controller)),
+            field("registers", 11, Message(register)),
+            field("type_info", 200, Message(nothing)),
+        ]
+    }
 }
 
-fn nothing() -> &'static [(&'static str, u32, Kind)] {
-    &[]
+fn nothing() -> &'static [FieldType] {
+    const { &[] }
 }
 
-fn package() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("name", 1, Text),
-        ("version", 2, Text),
-        ("annotations", 4, Text),
-        ("arch", 5, Text),
-        ("organization", 6, Text),
-        ("contact", 7, Text),
-        ("url", 8, Text),
-    ]
+fn package() -> &'static [FieldType] {
+    const {
+        &[
+            field("name", 1, Text),
+            field("version", 2, Text),
+            field("annotations", 4, Text),
+            field("arch", 5, Text),
+            field("organization", 6, Text),
+            field("contact", 7, Text),
+            field("url", 8, Text),
+        ]
+    }
 }
 
-fn preamble() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("id", 1, Number),
-        ("name", 2, Text),
-        ("alias", 3, Text),
-        ("annotations", 4, Text),
-        ("doc", 5, Message(doc)),
-    ]
+fn preamble() -> &'static [FieldType] {
+    const {
+        &[
+            field("id", 1, Number),
+            field("name", 2, Text),
+            field("alias", 3, Text),
+            field("annotations", 4, Text),
+            field("doc", 5, Message(doc)),
+        ]
+    }
 }
 
-fn doc() -> &'static [(&'static str, u32, Kind)] {
-    &[("brief", 1, Text), ("description", 2, Text)]
+fn doc() -> &'static [FieldType] {
+    const { &[field("brief", 1, Text), field("description", 2, Text)] }
 }
 
-fn table() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("preamble", 1, Message(preamble)),
-        ("match_fields", 2, Message(match_field)),
-        ("action_refs", 3, Message(action_ref)),
-        ("const_default_action_id", 4, Number),
-        ("initial_default_action", 5, Message(call)),
-        ("implementation_id", 6, Number),
-        ("direct_resource_ids", 7, Number),
-        ("size", 8, Number),
-        ("idle_timeout_behavior", 9, Word(TIMEOUTS)),
-        ("is_const_table", 10, Word(FLAGS)),
-        ("has_initial_entries", 11, Word(FLAGS)),
-    ]
+fn table() -> &'static [FieldType] {
+    const {
+        &[
+            field("preamble", 1, Message(preamble)),
+            field("match_fields", 2, Message(match_field)),
+            field("action_refs", 3, Message(action_ref)),
+            field("const_default_action_id", 4, Number),
+            field("initial_default_action", 5, Message(call)),
+            field("implementation_id", 6, Number),
+            field("direct_resource_ids", 7, Number),
+            field("size", 8, Number),
+            field("idle_timeout_behavior", 9, Word(TIMEOUTS)),
+            field("is_const_table", 10, Word(FLAGS)),
+            field("has_initial_entries", 11, Word(FLAGS)),
+        ]
+    }
 }
 
-fn match_field() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("id", 1, Number),
-        ("name", 2, Text),
-        ("annotations", 3, Text),
-        ("bitwidth", 4, Number),
-        ("match_type", 5, Word(MATCH_TYPES)),
-        ("doc", 6, Message(doc)),
-        ("other_match_type", 7, Text),
-        ("type_name", 8, Message(named)),
-    ]
+fn match_field() -> &'static [FieldType] {
+    const {
+        &[
+            field("id", 1, Number),
+            field("name", 2, Text),
+            field("annotations", 3, Text),
+            field("bitwidth", 4, Number),
+            field("match_type", 5, Word(MATCH_TYPES)),
+            field("doc", 6, Message(doc)),
+            field("other_match_type", 7, Text),
+            field("type_name", 8, Message(named)),
+        ]
+    }
 }
 
-fn action_ref() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("id", 1, Number),
-        ("annotations", 2, Text),
-        ("scope", 3, Word(SCOPES)),
-    ]
+fn action_ref() -> &'static [FieldType] {
+    const {
+        &[
+            field("id", 1, Number),
+            field("annotations", 2, Text),
+            field("scope", 3, Word(SCOPES)),
+        ]
+    }
 }
 
-fn call() -> &'static [(&'static str, u32, Kind)] {
-    &[("action_id", 1, Number), ("arguments", 4, Message(argument))]
+fn call() -> &'static [FieldType] {
+    const {
+        &[
+            field("action_id", 1, Number),
+            field("arguments", 4, Message(argument)),
+        ]
+    }
 }
 
-fn argument() -> &'static [(&'static str, u32, Kind)] {
-    &[("param_id", 2, Number), ("value", 3, Text)]
+fn argument() -> &'static [FieldType] {
+    const { &[field("param_id", 2, Number), field("value", 3, Text)] }
 }
 
-fn action() -> &'static [(&'static str, u32, Kind)] {
-    &[("preamble", 1, Message(preamble)), ("params", 2, Message(param))]
+fn action() -> &'static [FieldType] {
+    const {
+        &[
+            field("preamble", 1, Message(preamble)),
+            field("params", 2, Message(param)),
+        ]
+    }
 }
 
-fn param() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("id", 1, Number),
-        ("name", 2, Text),
-        ("annotations", 3, Text),
-        ("bitwidth", 4, Number),
-        ("doc", 5, Message(doc)),
-        ("type_name", 6, Message(named)),
-    ]
+fn param() -> &'static [FieldType] {
+    const {
+        &[
+            field("id", 1, Number),
+            field("name", 2, Text),
+            field("annotations", 3, Text),
+            field("bitwidth", 4, Number),
+            field("doc", 5, Message(doc)),
+            field("type_name", 6, Message(named)),
+        ]
+    }
 }
 
-fn profile() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("preamble", 1, Message(preamble)),
-        ("table_ids", 2, Number),
-        ("with_selector", 3, Word(FLAGS)),
-        ("size", 4, Number),
-        ("max_group_size", 5, Number),
-    ]
+fn profile() -> &'static [FieldType] {
+    const {
+        &[
+            field("preamble", 1, Message(preamble)),
+            field("table_ids", 2, Number),
+            field("with_selector", 3, Word(FLAGS)),
+            field("size", 4, Number),
+            field("max_group_size", 5, Number),
+        ]
+    }
 }
 
-fn counter() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("preamble", 1, Message(preamble)),
-        ("spec", 2, Message(spec)),
-        ("size", 3, Number),
-        ("index_type_name", 4, Message(named)),
-    ]
+fn counter() -> &'static [FieldType] {
+    const {
+        &[
+            field("preamble", 1, Message(preamble)),
+            field("spec", 2, Message(spec)),
+            field("size", 3, Number),
+            field("index_type_name", 4, Message(named)),
+        ]
+    }
 }
 
-fn meter() -> &'static [(&'static str, u32, Kind)] {
+fn meter() -> &'static [FieldType] {
     counter()
 }
 
-fn direct() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("preamble", 1, Message(preamble)),
-        ("spec", 2, Message(spec)),
-        ("direct_table_id", 3, Number),
-    ]
+fn direct() -> &'static [FieldType] {
+    const {
+        &[
+            field("preamble", 1, Message(preamble)),
+            field("spec", 2, Message(spec)),
+            field("direct_table_id", 3, Number),
+        ]
+    }
 }
 
-fn spec() -> &'static [(&'static str, u32, Kind)] {
-    &[("unit", 1, Word(UNITS)), ("type", 2, Word(COLORS))]
+fn spec() -> &'static [FieldType] {
+    const { &[field("unit", 1, Word(UNITS)), field("type", 2, Word(COLORS))] }
 }
 
-fn controller() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("preamble", 1, Message(preamble)),
-        ("metadata", 2, Message(metadata)),
-    ]
+fn controller() -> &'static [FieldType] {
+    const {
+        &[
+            field("preamble", 1, Message(preamble)),
+            field("metadata", 2, Message(metadata)),
+        ]
+    }
 }
 
-fn metadata() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("id", 1, Number),
-        ("name", 2, Text),
-        ("annotations", 3, Text),
-        ("bitwidth", 4, Number),
-        ("type_name", 5, Message(named)),
-    ]
+fn metadata() -> &'static [FieldType] {
+    const {
+        &[
+            field("id", 1, Number),
+            field("name", 2, Text),
+            field("annotations", 3, Text),
+            field("bitwidth", 4, Number),
+            field("type_name", 5, Message(named)),
+        ]
+    }
 }
 
-fn register() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("preamble", 1, Message(preamble)),
-        ("type_spec", 2, Message(data_type)),
-        ("size", 3, Number),
-        ("index_type_name", 4, Message(named)),
-    ]
+fn register() -> &'static [FieldType] {
+    const {
+        &[
+            field("preamble", 1, Message(preamble)),
+            field("type_spec", 2, Message(data_type)),
+            field("size", 3, Number),
+            field("index_type_name", 4, Message(named)),
+        ]
+    }
 }
 
-fn named() -> &'static [(&'static str, u32, Kind)] {
-    &[("name", 1, Text)]
+fn named() -> &'static [FieldType] {
+    const { &[field("name", 1, Text)] }
 }
 
-fn data_type() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("bitstring", 1, Message(bitstring)),
-        ("bool", 2, Message(nothing)),
-        ("tuple", 3, Message(tuple)),
-        ("struct", 4, Message(named)),
-        ("header", 5, Message(named)),
-        ("enum", 9, Message(named)),
-        ("serializable_enum", 11, Message(named)),
-        ("new_type", 12, Message(named)),
-    ]
+fn data_type() -> &'static [FieldType] {
+    const {
+        &[
+            field("bitstring", 1, Message(bitstring)),
+            field("bool", 2, Message(nothing)),
+            field("tuple", 3, Message(tuple)),
+            field("struct", 4, Message(named)),
+            field("header", 5, Message(named)),
+            field("enum", 9, Message(named)),
+            field("serializable_enum", 11, Message(named)),
+            field("new_type", 12, Message(named)),
+        ]
+    }
 }
 
-fn tuple() -> &'static [(&'static str, u32, Kind)] {
-    &[("members", 1, Message(data_type))]
+fn tuple() -> &'static [FieldType] {
+    const { &[field("members", 1, Message(data_type))] }
 }
 
-fn bitstring() -> &'static [(&'static str, u32, Kind)] {
-    &[
-        ("bit", 1, Message(width)),
-        ("int", 2, Message(width)),
-        ("varbit", 3, Message(width)),
-    ]
+fn bitstring() -> &'static [FieldType] {
+    const {
+        &[
+            field("bit", 1, Message(width)),
+            field("int", 2, Message(width)),
+            field("varbit", 3, Message(width)),
+        ]
+    }
 }
 
-fn width() -> &'static [(&'static str, u32, Kind)] {
-    &[("bitwidth", 1, Number), ("max_bitwidth", 1, Number)]
+fn width() -> &'static [FieldType] {
+    const { &[field("bitwidth", 1, Number), field("max_bitwidth", 1, Number)] }
 }
 
 /// Converts P4Info from the text format to the binary encoding. Unknown fields are errors, so that nothing is lost.
@@ -265,16 +317,16 @@ pub fn info(text: &str) -> Result<P4Info, String> {
     }
 }
 
-/// Encodes the fields of a message and appends them to `out`. Unknown fields and names are errors with `all`, or skipped.
+/// Encodes the fields of a message and appends them to `out`. Unknown fields and names are errors if `is_strict`, or else skipped.
 fn encode(
     message: &text::Message,
-    fields: &[(&str, u32, Kind)],
-    all: bool,
+    fields: &[FieldType],
+    is_strict: bool,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
     for Field { name, line, item } in &message.fields {
-        let Some((_, number, kind)) = fields.iter().find(|(known, ..)| known == name) else {
-            if all {
+        let Some(FieldType { number, kind, .. }) = fields.iter().find(|field| field.name == name) else {
+            if is_strict {
                 return refuse(*line, &format!("`{name}` is not known here"));
             }
             continue;
@@ -286,7 +338,7 @@ fn encode(
             },
             (Word(words), Item::Word(word)) => match words.iter().find(|(known, _)| known == word) {
                 Some((_, value)) => *value,
-                None if all => return refuse(*line, &format!("`{word}` is not known here")),
+                None if is_strict => return refuse(*line, &format!("`{word}` is not known here")),
                 None => continue,
             },
             (Text, Item::String(bytes)) => {
@@ -295,7 +347,7 @@ fn encode(
             }
             (Message(fields), Item::Message(inner)) => {
                 let mut bytes = Vec::new();
-                encode(inner, fields(), all, &mut bytes)?;
+                encode(inner, fields(), is_strict, &mut bytes)?;
                 encode_bytes(*number, &bytes, out);
                 continue;
             }

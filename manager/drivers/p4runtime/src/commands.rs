@@ -132,8 +132,11 @@ fn unknown_table() -> String {
 }
 
 fn table_and_action(info: &P4Info, table: u32, action: u32) -> Option<(&P4Table, &P4Action)> {
-    let table = info.tables.iter().find(|one| has_id(&one.preamble, table))?;
-    let action = info.actions.iter().find(|one| has_id(&one.preamble, action))?;
+    let table = info.tables.iter().find(|known| has_id(&known.preamble, table))?;
+    let action = info
+        .actions
+        .iter()
+        .find(|known| has_id(&known.preamble, action))?;
     Some((table, action))
 }
 

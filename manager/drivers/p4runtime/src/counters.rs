@@ -7,6 +7,8 @@ use manager::driver::Counter;
 use settings::read::{Node, Reader, span_of};
 use settings::section;
 
+use crate::entry::CounterReading;
+
 /// Maximum number of counter names in a map. A name counts once for all objects of an array.
 pub const MAX_NAMES: usize = 128;
 /// Maximum number of counters shown per device.
@@ -99,12 +101,16 @@ impl Counters {
         self.0.keys().copied()
     }
 
-    /// Names the counters, each given as array id, index and packets. Returns them sorted, the device's own first. Objects
-    /// with only zero counts are omitted.
-    pub(crate) fn named(&self, counted: impl Iterator<Item = (u32, usize, u64)>) -> Vec<Counter> {
-        let mut own = Vec::new();
+    /// Names the counters. Returns them sorted, the device's own first. Objects with only zero counts are omitted.
+    pub(crate) fn name_counters(&self, readings: impl Iterator<Item = CounterReading>) -> Vec<Counter> {
+        let mut named = Vec::new();
         let mut of_objects: BTreeMap<(&str, usize), Vec<(&str, u64)>> = BTreeMap::new();
-        for (array, index, packets) in counted {
+        for CounterReading {
+            array,
+            index,
+            packets,
+        } in readings
+        {
             let Some(CounterSettings { names, each, .. }) = self.0.get(&array) else {
                 continue;
             };
@@ -118,7 +124,7 @@ impl Counters {
                 continue;
             };
             match each {
-                None => own.push(Counter {
+                None => named.push(Counter {
                     object: None,
                     about: None,
                     name: name.clone(),
@@ -132,29 +138,37 @@ impl Counters {
                 }
             }
         }
-        own.sort_unstable();
-        own.dedup_by(|a, b| a.name == b.name);
+        named.sort_unstable();
+        named.dedup_by(|a, b| a.name == b.name);
         for ((each, number), mut counters) in of_objects {
             counters.sort_unstable();
             counters.dedup_by_key(|(name, _)| *name);
             if counters.iter().all(|(_, packets)| *packets == 0) {
                 continue;
             }
-            own.extend(counters.into_iter().map(|(name, packets)| Counter {
+            named.extend(counters.into_iter().map(|(name, packets)| Counter {
                 object: Some(format!("{each} {number}")),
                 about: None,
                 name: name.to_owned(),
                 packets,
             }));
         }
-        own.truncate(MAX_COUNTERS);
-        own
+        named.truncate(MAX_COUNTERS);
+        named
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn reading(array: u32, index: usize, packets: u64) -> CounterReading {
+        CounterReading {
+            array,
+            index,
+            packets,
+        }
+    }
 
     #[test]
     fn counters_of_objects_have_their_numbers() {
@@ -176,13 +190,18 @@ mod tests {
             ),
             Ok(())
         );
-        let decisions = (0..9).map(|place| (2, place, if place < 3 { 0 } else { 10 + place as u64 }));
+        let decisions = (0..9).map(|index| reading(2, index, if index < 3 { 0 } else { 10 + index as u64 }));
         // A place behind the names, and an array that the map does not name.
-        let others = [(1, 2, 7), (1, 0, 0), (1, 3, 9), (3, 0, 5)];
-        let named = counters.named(decisions.chain(others));
+        let others = [
+            reading(1, 2, 7),
+            reading(1, 0, 0),
+            reading(1, 3, 9),
+            reading(3, 0, 5),
+        ];
+        let named = counters.name_counters(decisions.chain(others));
         let named: Vec<(Option<&str>, &str, u64)> = named
             .iter()
-            .map(|one| (one.object.as_deref(), one.name.as_str(), one.packets))
+            .map(|counter| (counter.object.as_deref(), counter.name.as_str(), counter.packets))
             .collect();
         let expected = [
             (None, "plain", 0),

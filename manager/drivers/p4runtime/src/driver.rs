@@ -120,10 +120,10 @@ impl Driver {
             filters: BTreeMap::new(),
             facts: None,
             frames: FrameClock::new(),
-            limit: FIRST_LIMIT,
-            counted_since: time::Instant::now(),
-            count_again: time::Instant::now(),
-            another: None,
+            time_limit: FIRST_LIMIT,
+            last_count: time::Instant::now(),
+            next_count: time::Instant::now(),
+            reported_cookie: None,
             emit: Box::new(emit),
         };
         Self {
@@ -155,13 +155,22 @@ struct Session {
     /// State of loading a program, if that was started since the last claim.
     loading: Option<Loading>,
     /// True if the device refused to return its counters; then it is not asked again.
-    without_counters: bool,
+    refuses_counters: bool,
     /// The task that reads the device's counters.
-    counting: Option<JoinHandle<Counted>>,
+    counting: Option<JoinHandle<CountOutcome>>,
 }
 
-/// The device's counts, and whether it refused to return its counters; `None` if it did not answer in time.
-type Counted = Option<Result<(Counts, bool), Failure>>;
+/// The outcome of reading the device's counters.
+enum CountOutcome {
+    Read {
+        counts: Counts,
+        /// The device refused to return its counters, and other counts were read without them.
+        refuses_counters: bool,
+    },
+    Failed(Failure),
+    /// The device did not answer in time.
+    TimedOut,
+}
 
 /// The progress of loading a program into a device.
 enum Loading {
@@ -204,7 +213,7 @@ impl Session {
         };
         tokio::select! {
             message = client.next() => Next::Stream(message.map(|message| message.update)),
-            counted = counted => Next::Counted(counted.unwrap_or(None)),
+            outcome = counted => Next::Counted(outcome.unwrap_or(CountOutcome::TimedOut)),
             loaded = loaded => {
                 Next::Loaded(loaded.unwrap_or_else(|error| Err(Failure::Unreachable(error.to_string()))))
             }
@@ -224,12 +233,13 @@ struct Work {
     facts: Option<Facts>,
     frames: FrameClock,
     /// Time limit of the last command, also used to read counters.
-    limit: Duration,
-    /// Time of the last request for counters, and the time before which they are not read again. A slow device gets a pause.
-    counted_since: time::Instant,
-    count_again: time::Instant,
+    time_limit: Duration,
+    /// Time of the last request for counters.
+    last_count: time::Instant,
+    /// Time before which counters are not read again. A slow device gets a pause.
+    next_count: time::Instant,
     /// Cookie of the device's program, if it was reported because it differs from the cookie of the program to load.
-    another: Option<Cookie>,
+    reported_cookie: Option<Cookie>,
     emit: Box<dyn Fn(Message) + Send + Sync>,
 }
 
@@ -259,7 +269,7 @@ enum Next {
     Frames,
     Stream(Result<Option<StreamResponse>, Failure>),
     Loaded(Result<(), Failure>),
-    Counted(Counted),
+    Counted(CountOutcome),
 }
 
 /// The state that was read from the device.
@@ -304,7 +314,7 @@ impl Work {
         match next {
             Next::Stream(message) => self.message(message),
             Next::Loaded(result) => self.loaded(result),
-            Next::Counted(counted) => self.counted(counted),
+            Next::Counted(outcome) => self.publish_counts(outcome),
             Next::Frames => self.send_frames(),
         }
     }
@@ -322,7 +332,7 @@ impl Work {
             };
             match next {
                 // Do not treat slow counters as a loss here: the device is busy with the call, which has its own limit.
-                Next::Counted(None) => self.stop_counting(),
+                Next::Counted(CountOutcome::TimedOut) => self.stop_counting(),
                 next => self.handle(next),
             }
             if self.session.is_none() {
@@ -340,8 +350,8 @@ impl Work {
     }
 
     fn lose(&mut self, reason: String) {
-        let lost = self.session.take();
-        if lost.is_some_and(|session| session.program.is_some() || session.loading.is_some()) {
+        let session = self.session.take();
+        if session.is_some_and(|session| session.program.is_some() || session.loading.is_some()) {
             self.event(DeviceEvent::Lost(reason));
         }
     }
@@ -351,17 +361,17 @@ impl Work {
         let Command {
             node, id, request, ..
         } = command;
-        self.limit = limit;
-        let done = time::timeout(limit, self.execute(request)).await;
-        let answer = done.unwrap_or_else(|_| {
+        self.time_limit = limit;
+        let outcome = time::timeout(limit, self.execute(request)).await;
+        let answer = outcome.unwrap_or_else(|_| {
             // A stream in an unknown state is not reused, unless a program is being loaded.
             self.session = self.session.take().filter(|session| session.loading.is_some());
-            Answer::Late(self.late(limit))
+            Answer::Late(self.timeout_reason(limit))
         });
         (self.emit)(Message::Answer(node, id, answer));
     }
 
-    fn late(&self, limit: Duration) -> String {
+    fn timeout_reason(&self, limit: Duration) -> String {
         format!(
             "{} does not answer within {}",
             self.settings.peer.address,
@@ -443,7 +453,7 @@ impl Work {
                     claim: election,
                     program: None,
                     loading: None,
-                    without_counters: false,
+                    refuses_counters: false,
                     counting: None,
                 });
             }
@@ -504,11 +514,11 @@ impl Work {
     fn compare(&mut self, cookie: Option<Cookie>) {
         let ours = self.settings.load.as_deref().map(Load::cookie);
         let other = cookie.filter(|cookie| ours.is_some_and(|ours| ours != *cookie));
-        if other.is_some() && other != self.another {
+        if other.is_some() && other != self.reported_cookie {
             let text = "its program has the P4Info of `load`, and was loaded from another version of it, or by another controller: restart the device to load this one";
             (self.emit)(Message::Note(self.node(), text.to_owned()));
         }
-        self.another = other;
+        self.reported_cookie = other;
     }
 
     /// Starts to load the program into a device without one.
@@ -704,51 +714,60 @@ impl Work {
         let Ok((mut calls, program)) = self.ready() else {
             return;
         };
-        let limit = self.limit;
+        let limit = self.time_limit;
         let Some(session) = &mut self.session else { return };
         let start = time::Instant::now();
-        if session.counting.is_some() || start < self.count_again {
+        if session.counting.is_some() || start < self.next_count {
             return;
         }
-        self.counted_since = start;
-        let with_counters = !session.without_counters;
+        self.last_count = start;
+        let with_counters = !session.refuses_counters;
         let counted = async move {
-            match count(&mut calls, &program, with_counters).await {
+            let (result, refuses_counters) = match count(&mut calls, &program, with_counters).await {
                 // The device may refuse only its counters. Then they are not read again.
-                Err(Failure::Refused(..)) if with_counters => count(&mut calls, &program, false)
-                    .await
-                    .map(|counts| (counts, true)),
-                counts => counts.map(|counts| (counts, false)),
+                Err(Failure::Refused(..)) if with_counters => {
+                    (count(&mut calls, &program, false).await, true)
+                }
+                result => (result, false),
+            };
+            match result {
+                Ok(counts) => CountOutcome::Read {
+                    counts,
+                    refuses_counters,
+                },
+                Err(failure) => CountOutcome::Failed(failure),
             }
         };
-        session.counting = Some(tokio::spawn(
-            async move { time::timeout(limit, counted).await.ok() },
-        ));
+        session.counting = Some(tokio::spawn(async move {
+            let outcome = time::timeout(limit, counted).await;
+            outcome.unwrap_or(CountOutcome::TimedOut)
+        }));
     }
 
     fn stop_counting(&mut self) {
         self.session
             .iter_mut()
             .for_each(|session| session.counting = None);
-        let start = self.counted_since;
-        self.count_again = start + start.elapsed() * REST;
+        let start = self.last_count;
+        self.next_count = start + start.elapsed() * REST;
     }
 
     /// Handles the device's counts, or the failure to read them.
-    fn counted(&mut self, counted: Counted) {
+    fn publish_counts(&mut self, outcome: CountOutcome) {
         self.stop_counting();
-        match counted {
-            Some(Ok((
-                Counts {
+        match outcome {
+            CountOutcome::Read {
+                counts,
+                refuses_counters,
+            } => {
+                let Counts {
                     reports,
                     matched,
                     mut counters,
-                },
-                without_counters,
-            ))) => {
-                self.session
-                    .iter_mut()
-                    .for_each(|session| session.without_counters |= without_counters);
+                } = counts;
+                if let Some(session) = &mut self.session {
+                    session.refuses_counters |= refuses_counters;
+                }
                 for counter in &mut counters {
                     let object = counter.object.as_ref();
                     counter.about = object.and_then(|object| self.filters.get(object).cloned());
@@ -764,10 +783,10 @@ impl Work {
                     (self.emit)(Message::Counted(node, counters));
                 }
             }
-            Some(Err(Failure::Unreachable(reason))) => self.lose(reason),
+            CountOutcome::Failed(Failure::Unreachable(reason)) => self.lose(reason),
             // Let the manager read the device, which shows the problem.
-            Some(Err(_)) => self.event(DeviceEvent::Changed),
-            None => self.lose(self.late(self.limit)),
+            CountOutcome::Failed(_) => self.event(DeviceEvent::Changed),
+            CountOutcome::TimedOut => self.lose(self.timeout_reason(self.time_limit)),
         }
     }
 }
@@ -877,7 +896,9 @@ async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Res
         let sum = matched.entry(key).or_default();
         *sum = sum.saturating_add(packets);
     }
-    let counters = program.counters.named(entities.iter().filter_map(entry::counted));
+    let counters = program
+        .counters
+        .name_counters(entities.iter().filter_map(entry::counter_reading));
     Ok(Counts {
         reports: (!reporting.is_empty()).then_some(packets),
         matched: (!watching.is_empty()).then(|| matched.into_iter().collect()),

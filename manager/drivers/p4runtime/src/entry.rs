@@ -173,11 +173,13 @@ impl Entry {
     fn from_table_entry(entry: &TableEntry) -> Self {
         let fields = entry.r#match.iter().filter_map(|field| {
             let value = match field.field_match_type.as_ref()? {
-                FieldMatchType::Exact(one) => Field::Exact(Bytes::new(&one.value)),
-                FieldMatchType::Ternary(one) => Field::Ternary(Bytes::new(&one.value), Bytes::new(&one.mask)),
-                FieldMatchType::Lpm(one) => Field::Lpm(Bytes::new(&one.value), one.prefix_len),
-                FieldMatchType::Range(one) => Field::Range(Bytes::new(&one.low), Bytes::new(&one.high)),
-                FieldMatchType::Optional(one) => Field::Optional(Bytes::new(&one.value)),
+                FieldMatchType::Exact(field) => Field::Exact(Bytes::new(&field.value)),
+                FieldMatchType::Ternary(field) => {
+                    Field::Ternary(Bytes::new(&field.value), Bytes::new(&field.mask))
+                }
+                FieldMatchType::Lpm(field) => Field::Lpm(Bytes::new(&field.value), field.prefix_len),
+                FieldMatchType::Range(field) => Field::Range(Bytes::new(&field.low), Bytes::new(&field.high)),
+                FieldMatchType::Optional(field) => Field::Optional(Bytes::new(&field.value)),
             };
             Some((field.field_id, value))
         });
@@ -368,14 +370,29 @@ pub fn query_counters(array: u32) -> Entity {
     }
 }
 
-/// Reads a counter as array id, index and packets, or `None` if the entity is not a counter.
-pub fn counted(entity: &Entity) -> Option<(u32, usize, u64)> {
+/// A counter of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CounterReading {
+    /// ID of the array.
+    pub array: u32,
+    /// Index in the array.
+    pub index: usize,
+    /// Number of packets.
+    pub packets: u64,
+}
+
+/// Reads a counter, or returns `None` if the entity is not a counter.
+pub fn counter_reading(entity: &Entity) -> Option<CounterReading> {
     let Some(EntityKind::Counter(counter)) = &entity.entity else {
         return None;
     };
     let index = usize::try_from(counter.index.unwrap_or_default().index).ok()?;
     let packets = counter.data.map_or(0, |data| data.packet_count);
-    Some((counter.counter_id, index, u64::try_from(packets).unwrap_or(0)))
+    Some(CounterReading {
+        array: counter.counter_id,
+        index,
+        packets: u64::try_from(packets).unwrap_or(0),
+    })
 }
 
 /// Returns the query for a clone session.

@@ -548,12 +548,14 @@ impl<'a> Binding<'a> {
         let mut counters = Counters::default();
         for settings in &map.settings.counters {
             let array = &settings.array;
-            let found = self
+            let counter = self
                 .info
                 .counters
                 .iter()
-                .find(|one| is_named(one.preamble.as_ref(), array));
-            let Some((id, size)) = found.and_then(|one| Some((one.preamble.as_ref()?.id, one.size))) else {
+                .find(|counter| is_named(counter.preamble.as_ref(), array));
+            let Some((id, size)) =
+                counter.and_then(|counter| Some((counter.preamble.as_ref()?.id, counter.size)))
+            else {
                 self.problem::<()>(format!("the program has no array of counters `{array}`"));
                 continue;
             };
@@ -708,28 +710,32 @@ impl<'a> Binding<'a> {
     fn fields(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Vec<BoundValue> {
         let mut fields = Vec::new();
         for (field, value) in &row.r#match {
-            let Some(found) = table.match_fields.iter().find(|one| one.name == *field) else {
-                let names: Vec<&str> = table.match_fields.iter().map(|one| one.name.as_str()).collect();
-                let has = if names.is_empty() {
+            let Some(match_field) = table.match_fields.iter().find(|known| known.name == *field) else {
+                let names: Vec<&str> = table
+                    .match_fields
+                    .iter()
+                    .map(|known| known.name.as_str())
+                    .collect();
+                let known_names = if names.is_empty() {
                     "none".to_owned()
                 } else {
                     names.join(", ")
                 };
                 self.problem::<()>(format!(
-                    "the key of table `{name}` has no field `{field}`; it has {has}"
+                    "the key of table `{name}` has no field `{field}`; it has {known_names}"
                 ));
                 continue;
             };
             let bound = BoundValue {
-                id: found.id,
+                id: match_field.id,
                 name: field.clone(),
-                width: u32::try_from(found.bitwidth).unwrap_or(0),
-                kind: found.match_type(),
+                width: u32::try_from(match_field.bitwidth).unwrap_or(0),
+                kind: match_field.match_type(),
                 value: *value,
             };
-            let what = format!("the field `{field}` of table `{name}`");
-            self.check_value(&bound, &what);
-            self.check_kind(&bound, &what);
+            let subject = format!("the field `{field}` of table `{name}`");
+            self.check_value(&bound, &subject);
+            self.check_kind(&bound, &subject);
             fields.push(bound);
         }
         for field in &table.match_fields {
@@ -765,7 +771,7 @@ impl<'a> Binding<'a> {
         if !table
             .action_refs
             .iter()
-            .any(|one| one.id == id && one.scope() != unusable)
+            .any(|action| action.id == id && action.scope() != unusable)
         {
             let entry = if row.default {
                 "the default entry"
@@ -784,17 +790,17 @@ impl<'a> Binding<'a> {
         let unknown: Vec<&String> = row
             .params
             .keys()
-            .filter(|param| !action.params.iter().any(|one| one.name == **param))
+            .filter(|param| !action.params.iter().any(|known| known.name == **param))
             .collect();
         for param in unknown {
-            let names: Vec<&str> = action.params.iter().map(|one| one.name.as_str()).collect();
-            let has = if names.is_empty() {
+            let names: Vec<&str> = action.params.iter().map(|known| known.name.as_str()).collect();
+            let known_names = if names.is_empty() {
                 "none".to_owned()
             } else {
                 names.join(", ")
             };
             self.problem::<()>(format!(
-                "the action `{name}` has no parameter `{param}`; it has {has}"
+                "the action `{name}` has no parameter `{param}`; it has {known_names}"
             ));
         }
         let mut params = Vec::new();
@@ -823,7 +829,7 @@ impl<'a> Binding<'a> {
     }
 
     /// Checks that a value fits in the width of its field or parameter.
-    fn check_value(&mut self, bound: &BoundValue, what: &str) {
+    fn check_value(&mut self, bound: &BoundValue, subject: &str) {
         self.check_local(bound.value);
         let width = bound.width;
         let fits = match bound.value {
@@ -851,21 +857,23 @@ impl<'a> Binding<'a> {
                 Value::Range(first, last) => format!("{first}-{last}"),
                 Value::Variable(variable) => variable.name().to_owned(),
             };
-            self.problem::<()>(format!("{what} has {width} bits, which do not fit `{value}`"));
+            self.problem::<()>(format!("{subject} has {width} bits, which do not fit `{value}`"));
         }
     }
 
     /// Checks that the match kind of a field can express its value.
-    fn check_kind(&mut self, bound: &BoundValue, what: &str) {
+    fn check_kind(&mut self, bound: &BoundValue, subject: &str) {
         let is_prefix = matches!(
             bound.value,
             Value::Variable(Variable::Src | Variable::Dst | Variable::Route)
         );
         match bound.kind {
             MatchType::Unspecified => {
-                self.problem(format!("{what} has a kind that P4Runtime does not define"))
+                self.problem(format!("{subject} has a kind that P4Runtime does not define"))
             }
-            MatchType::Range if is_prefix => self.problem(format!("{what} is a range, which no prefix is")),
+            MatchType::Range if is_prefix => {
+                self.problem(format!("{subject} is a range, which no prefix is"))
+            }
             _ => None::<()>,
         };
     }

@@ -172,7 +172,7 @@ impl Program {
                 continue;
             };
             let known = rules.iter().find(
-                |rule| matches!(rule, Rule::Filter(one) if one.key == filter.key && one.rule.is_some()),
+                |rule| matches!(rule, Rule::Filter(other) if other.key == filter.key && other.rule.is_some()),
             );
             let text = match known {
                 Some(rule) => rule.to_string(),
@@ -258,7 +258,9 @@ impl Program {
 
 /// Returns the index of the comparison operator that is true for these results.
 fn comparison(results: u128) -> Option<u8> {
-    let index = RESULTS.iter().position(|one| u128::from(*one) == results)?;
+    let index = RESULTS
+        .iter()
+        .position(|true_results| u128::from(*true_results) == results)?;
     u8::try_from(index).ok()
 }
 

@@ -51,6 +51,23 @@ pub struct Meaning {
 /// Updates of one request, which a device may execute in any order.
 pub type Batch = Vec<(UpdateType, Entry)>;
 
+/// An update, and its order. One request contains only updates of equal order.
+struct Step {
+    order: StepOrder,
+    update: UpdateType,
+    entry: Entry,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct StepOrder {
+    /// 0: entries are deleted, 1: modified, 2: inserted.
+    phase: u8,
+    /// Rank of the rule's kind; negative for deletions, which run in reverse order.
+    kind: i64,
+    /// Index of the map's row; negative for deletions.
+    row: i64,
+}
+
 /// The values of a rule, from which its entries are built.
 pub(crate) enum RuleValues<'a> {
     Port(u32),
@@ -199,10 +216,10 @@ impl Program {
     }
 
     /// Builds the entries of all rows of a kind that apply to the values.
-    fn entries(&self, kind: Kind, given: &RuleValues<'_>) -> Result<Vec<Entry>, String> {
+    fn entries(&self, kind: Kind, rule_values: &RuleValues<'_>) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
-        for (_, row) in self.rows(kind).filter(|(_, row)| applies(row, given)) {
-            entries.push(self.entry(row, given)?);
+        for (_, row) in self.rows(kind).filter(|(_, row)| applies(row, rule_values)) {
+            entries.push(self.entry(row, rule_values)?);
         }
         let always = kind == Kind::Transit;
         if entries.is_empty() && !always {
@@ -215,7 +232,7 @@ impl Program {
     fn forwarding(&self) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
         for (_, row) in self.rows(Kind::Forwarding) {
-            let given: Vec<RuleValues<'_>> = if self.width(row, Variable::Route) > 0 {
+            let rule_values: Vec<RuleValues<'_>> = if self.width(row, Variable::Route) > 0 {
                 self.local.routes.iter().map(RuleValues::Route).collect()
             } else if self.width(row, Variable::MtuPort) > 0 {
                 self.local
@@ -226,8 +243,8 @@ impl Program {
             } else {
                 vec![RuleValues::Nothing]
             };
-            for given in given.iter().filter(|given| applies(row, given)) {
-                entries.push(self.entry(row, given)?);
+            for rule_values in rule_values.iter().filter(|rule_values| applies(row, rule_values)) {
+                entries.push(self.entry(row, rule_values)?);
             }
         }
         if entries.is_empty() {
@@ -237,14 +254,14 @@ impl Program {
     }
 
     /// Builds the entry of a row with these values.
-    pub(crate) fn entry(&self, row: &Row, given: &RuleValues<'_>) -> Result<Entry, String> {
+    pub(crate) fn entry(&self, row: &Row, rule_values: &RuleValues<'_>) -> Result<Entry, String> {
         match &row.form {
             Form::Clone {
                 session,
                 port,
                 truncate,
             } => {
-                let port = self.number(*port, given)?.unwrap_or(0);
+                let port = self.number(*port, rule_values)?.unwrap_or(0);
                 // Instance 0, because Stratum on a Tofino refuses others.
                 let replicas = vec![PacketCopy {
                     port: Bytes::from(port),
@@ -283,15 +300,15 @@ impl Program {
             } => {
                 let mut values = BTreeMap::new();
                 for param in params {
-                    let value = self.number(param.value, given)?.unwrap_or(0);
+                    let value = self.number(param.value, rule_values)?.unwrap_or(0);
                     check_width(param, value)?;
                     values.insert(param.id, Bytes::from(value));
                 }
                 let mut key = BTreeMap::new();
                 for bound in fields {
-                    key.extend(self.field(bound, given)?.map(|field| (bound.id, field)));
+                    key.extend(self.field(bound, rule_values)?.map(|field| (bound.id, field)));
                 }
-                let priority = match (priority, given.flows()) {
+                let priority = match (priority, rule_values.flows()) {
                     (None, _) => 0,
                     (Some(PriorityWord::Precedence), Some(key)) => precedence(key),
                     (Some(PriorityWord::Precedence), None) => row.order,
@@ -319,13 +336,13 @@ impl Program {
     }
 
     /// Returns the number for a value, or `None` for a match field that the rule leaves open.
-    fn number(&self, value: Value, given: &RuleValues<'_>) -> Result<Option<u128>, String> {
+    fn number(&self, value: Value, rule_values: &RuleValues<'_>) -> Result<Option<u128>, String> {
         let variable = match value {
             Value::Number(number) => return Ok(Some(number)),
             Value::Range(number, _) => return Ok(Some(number.into())),
             Value::Variable(variable) => variable,
         };
-        match (variable, given) {
+        match (variable, rule_values) {
             (Variable::Node, _) => Ok(Some(self.local.node.into())),
             (Variable::ReportPort, _) => Ok(Some(self.report()?.port.into())),
             (Variable::ReportSource, _) => Ok(Some(u32::from(self.report()?.source).into())),
@@ -347,7 +364,7 @@ impl Program {
             (Variable::Clauses, RuleValues::Term(_, _, clauses) | RuleValues::Clauses(_, clauses)) => {
                 Ok(Some((*clauses).into()))
             }
-            (variable, RuleValues::Term(_, row, _)) => Ok(variable.in_comparison(row)),
+            (variable, RuleValues::Term(_, row, _)) => Ok(variable.comparison_value(row)),
             (Variable::Threshold, RuleValues::Filter(filter)) => Ok(Some(filter.threshold.into())),
             (Variable::Proto, RuleValues::Filter(filter)) => Ok(filter.key.proto.map(u128::from)),
             (variable, RuleValues::Watch(watch)) => self.watched(variable, watch),
@@ -382,8 +399,8 @@ impl Program {
     }
 
     /// Encodes a match field. Returns `None` if every value matches, so that the field is omitted.
-    fn field(&self, bound: &BoundValue, given: &RuleValues<'_>) -> Result<Option<Field>, String> {
-        let span = match (bound.value, given.flows(), given) {
+    fn field(&self, bound: &BoundValue, rule_values: &RuleValues<'_>) -> Result<Option<Field>, String> {
+        let span = match (bound.value, rule_values.flows(), rule_values) {
             (Value::Range(first, last), ..) => Some((first.into(), last.into())),
             (Value::Variable(Variable::Src), Some(key), _) => prefix_span(key.src, bound)?,
             (Value::Variable(Variable::Dst), Some(key), _) => prefix_span(key.dst, bound)?,
@@ -392,7 +409,7 @@ impl Program {
             }
             (Value::Variable(Variable::Sport), Some(key), _) => port_span(key.sport),
             (Value::Variable(Variable::Dport), Some(key), _) => port_span(key.dport),
-            (value, _, given) => self.number(value, given)?.map(|number| (number, number)),
+            (value, _, rule_values) => self.number(value, rule_values)?.map(|number| (number, number)),
         };
         if let (Value::Variable(Variable::Clauses), Some((clauses, _))) = (bound.value, span) {
             check_width(bound, clauses)?;
@@ -484,7 +501,7 @@ impl Program {
             meaning
                 .ours
                 .get(&part.key)
-                .is_some_and(|one| self.is_same(one, part))
+                .is_some_and(|installed| self.is_same(installed, part))
         });
         if is_whole && !self.has_extra_parts(&parts, &meaning.ours) {
             covered.extend(parts.into_iter().map(|part| part.key));
@@ -532,11 +549,13 @@ impl Program {
                 Kind::Transit => rules.extend(instruction::numbers(self.bits()).map(Rule::Instruction)),
                 Kind::Filter => rules.extend(
                     self.filter(row, &values, ours)
-                        .map(|one| Rule::Filter(Arc::new(one))),
+                        .map(|filter| Rule::Filter(Arc::new(filter))),
                 ),
                 // Decoded together with their filters.
                 Kind::Term | Kind::Clauses => {}
-                Kind::Watch => rules.extend(self.watch(row, &values).map(|one| Rule::Watch(Arc::new(one)))),
+                Kind::Watch => {
+                    rules.extend(self.watch(row, &values).map(|watch| Rule::Watch(Arc::new(watch))))
+                }
             }
         }
         rules
@@ -584,8 +603,8 @@ impl Program {
     /// Decodes the flows of an entry, or returns `None` if they cannot be expressed.
     fn flows(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<FlowMatch> {
         Some(FlowMatch {
-            src: self.prefix(row, values, Variable::Src)?,
-            dst: self.prefix(row, values, Variable::Dst)?,
+            src: self.prefix(row, values, Variable::Src).ok()?,
+            dst: self.prefix(row, values, Variable::Dst).ok()?,
             sport: ports(values, Variable::Sport)?,
             dport: ports(values, Variable::Dport)?,
             proto: byte(values, Variable::Proto),
@@ -593,20 +612,19 @@ impl Program {
         })
     }
 
-    /// Decodes the prefix in a variable: `Some(None)` if the entry matches any address, `None` if the values form no prefix.
+    /// Decodes the prefix in a variable, or returns `None` if the entry matches any address.
     fn prefix(
         &self,
         row: &Row,
         values: &BTreeMap<Variable, Span>,
         variable: Variable,
-    ) -> Option<Option<Prefix>> {
-        let Some((low, high)) = values.get(&variable) else {
-            return Some(None);
+    ) -> Result<Option<Prefix>, NotAPrefix> {
+        let Some(span) = values.get(&variable) else {
+            return Ok(None);
         };
-        let width = self.width(row, variable);
-        let length = width.checked_sub(128 - (low ^ high).leading_zeros())?;
-        let prefix = Prefix::new(address(*low, width)?, u8::try_from(length).ok()?);
-        prefix.ok().map(Some)
+        prefix_of(*span, self.width(row, variable))
+            .map(Some)
+            .ok_or(NotAPrefix)
     }
 
     /// Decodes a watchlist entry.
@@ -696,7 +714,8 @@ impl Program {
                 for bound in fields {
                     match key.get(&bound.id) {
                         Some(field) => bind(&mut values, bound.value, span(field, bound)?).then_some(())?,
-                        None => matches!(bound.value, Value::Variable(one) if one.is_key()).then_some(())?,
+                        None => matches!(bound.value, Value::Variable(variable) if variable.is_key())
+                            .then_some(())?,
                     }
                 }
             }
@@ -725,13 +744,19 @@ impl Program {
                 self.describe(entry)
             ));
         }
-        // Each step has (phase, kind, row) as its order; one request contains only updates of equal order.
-        let mut steps: Vec<((u8, i64, i64), UpdateType, Entry)> = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
         for (key, entry) in &meaning.ours {
             if !desired.contains_key(key) {
                 let (kind, index) = self.rank(entry);
-                let order = (0, -(kind as i64), -(index as i64));
-                steps.push((order, UpdateType::Delete, entry.clone()));
+                steps.push(Step {
+                    order: StepOrder {
+                        phase: 0,
+                        kind: -(kind as i64),
+                        row: -(index as i64),
+                    },
+                    update: UpdateType::Delete,
+                    entry: entry.clone(),
+                });
             }
         }
         for (entry, (kind, index)) in desired.into_values() {
@@ -740,12 +765,17 @@ impl Program {
                 Some(_) => (1, UpdateType::Modify),
                 None => (2, UpdateType::Insert),
             };
-            steps.push(((phase, kind as i64, index as i64), update, entry));
+            let order = StepOrder {
+                phase,
+                kind: kind as i64,
+                row: index as i64,
+            };
+            steps.push(Step { order, update, entry });
         }
-        steps.sort_by(|a, b| (a.0, &a.2.key).cmp(&(b.0, &b.2.key)));
+        steps.sort_by(|a, b| (a.order, &a.entry.key).cmp(&(b.order, &b.entry.key)));
         let mut batches: Vec<Batch> = Vec::new();
         let mut last = None;
-        for (order, update, entry) in steps {
+        for Step { order, update, entry } in steps {
             match batches
                 .last_mut()
                 .filter(|batch| last == Some(order) && batch.len() < MAX_UPDATES)
@@ -897,6 +927,15 @@ fn ports(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<Ports>
     }
 }
 
+/// The values of a variable form no prefix.
+struct NotAPrefix;
+
+/// Returns the prefix of `width` bits with this lowest and highest address.
+fn prefix_of((low, high): Span, width: u32) -> Option<Prefix> {
+    let length = width.checked_sub(128 - (low ^ high).leading_zeros())?;
+    Prefix::new(address(low, width)?, u8::try_from(length).ok()?).ok()
+}
+
 /// Returns the value of an 8-bit variable.
 fn byte(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<u8> {
     values.get(&variable).map(|(low, _)| *low as u8)
@@ -908,8 +947,8 @@ pub(crate) fn low_value(values: &BTreeMap<Variable, Span>, variable: Variable) -
 }
 
 /// Returns whether a row applies to these values: its IP version, mode, and filter algorithm.
-fn applies(row: &Row, given: &RuleValues<'_>) -> bool {
-    let (prefix, mode) = match given {
+fn applies(row: &Row, rule_values: &RuleValues<'_>) -> bool {
+    let (prefix, mode) = match rule_values {
         RuleValues::Watch(watch) => (watch.key.src.or(watch.key.dst), Some(watch.mode)),
         RuleValues::Filter(filter) if !is_filter_row(row, filter) => return false,
         RuleValues::Filter(filter) => (filter.key.src.or(filter.key.dst), None),

@@ -5,6 +5,8 @@ use std::fmt;
 use settings::read::{Node, Reader};
 use settings::setting::{Setting, Shown};
 
+/// Results of a comparison that make each operator true, by the operator's number in [`detect::table::Row`]. A bit set of less (4),
+/// equal (2) and greater (1).
 pub(crate) const RESULTS: [u8; 6] = [4, 6, 1, 3, 2, 5];
 
 /// The value of a match field or parameter in a map.
@@ -27,23 +29,7 @@ macro_rules! variables {
             $($(#[doc = $text])+ $name),*
         }
 
-        /// Results that make each comparison operator true, by its number; a bit set of less (4), equal (2) and greater (1).
-
-impl Variable {
-    /// Returns the value of this variable for a comparison of a rule, or `None` if it is not one of a comparison.
-    pub(crate) fn in_comparison(self, row: &detect::table::Row) -> Option<u128> {
-        match self {
-            Self::TermSubject => Some(row.subject.into()),
-            Self::TermAggregate => Some(row.aggregate.into()),
-            Self::TermNode => Some(row.node.into()),
-            Self::TermIf => Some(results(row.comparison)),
-            Self::TermValue => Some(row.value.into()),
-            Self::TermHopsIf => Some(results(row.hops_comparison)),
-            Self::TermHops => Some(row.hops.into()),
-            _ => None,
-        }
-    }
-
+        impl Variable {
             /// All variables, in declaration order.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
@@ -165,6 +151,20 @@ variables! {
 }
 
 impl Variable {
+    /// Returns the value of this variable for a comparison of a rule, or `None` if it is not one of a comparison.
+    pub(crate) fn comparison_value(self, row: &detect::table::Row) -> Option<u128> {
+        match self {
+            Self::TermSubject => Some(row.subject.into()),
+            Self::TermAggregate => Some(row.aggregate.into()),
+            Self::TermNode => Some(row.node.into()),
+            Self::TermIf => Some(true_results(row.comparison)),
+            Self::TermValue => Some(row.value.into()),
+            Self::TermHopsIf => Some(true_results(row.hops_comparison)),
+            Self::TermHops => Some(row.hops.into()),
+            _ => None,
+        }
+    }
+
     /// Returns whether the variable selects packets, so that it belongs in a key.
     pub(crate) fn is_key(self) -> bool {
         matches!(
@@ -202,16 +202,16 @@ impl Setting for Value {
         if let Some(range) = range(word) {
             return Some(range);
         }
-        let found = Variable::ALL.iter().find(|variable| variable.name() == word);
-        if found.is_none() {
+        let variable = Variable::ALL.iter().find(|variable| variable.name() == word);
+        if variable.is_none() {
             let words: Vec<&str> = Variable::ALL.iter().map(|variable| variable.name()).collect();
             let advice = settings::read::nearest(word, &words).map_or_else(
                 || format!("use one of: {}", words.join(", ")),
-                |one| format!("did you mean `{one}`?"),
+                |name| format!("did you mean `{name}`?"),
             );
             reader.refuse(node.span(), format!("there is no value `{word}`; {advice}"));
         }
-        found.copied().map(Self::Variable)
+        variable.copied().map(Self::Variable)
     }
 
     fn show(&self) -> Shown {
@@ -233,6 +233,6 @@ fn range(word: &str) -> Option<Value> {
 }
 
 /// Returns the results that make a comparison operator true.
-fn results(comparison: u8) -> u128 {
+fn true_results(comparison: u8) -> u128 {
     RESULTS.get(usize::from(comparison)).copied().unwrap_or(0).into()
 }

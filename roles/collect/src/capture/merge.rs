@@ -186,11 +186,11 @@ pub fn merged(
         }
     }
     // Sorted latest first, so that `pop_if` takes the file that is due next.
-    waiting.sort_unstable_by(|one, other| other.cmp(one));
+    waiting.sort_unstable_by(|a, b| b.cmp(a));
     let mut sources: Vec<Source> = Vec::new();
     let mut run = Run::default();
     let mut run_of = 0;
-    let mut done = progress.files_done();
+    let mut bytes_done = progress.files_done();
     loop {
         let first = sources.iter().map(|source| (source.due(), source.file)).min();
         if let Some((_, file)) = waiting.pop_if(|next| first.is_none_or(|first| *next < first)) {
@@ -215,14 +215,14 @@ pub fn merged(
             run.clear();
             run_of = file;
             let open: u64 = sources.iter().map(|source| source.reader.bytes_read()).sum();
-            progress.at(done + open, account.frames);
+            progress.at(bytes_done + open, account.frames);
         }
         let source = &mut sources[at];
         run.push(&source.next);
         if !source.advance(&paths[file]) {
             let ended = sources.swap_remove(at);
-            done += ended.reader.bytes_read();
-            progress.file_done(done);
+            bytes_done += ended.reader.bytes_read();
+            progress.file_done(bytes_done);
             merged.errors.extend(ended.error);
         }
     }

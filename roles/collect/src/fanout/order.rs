@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use collector::event::Nanos;
 
-use super::Noted;
+use super::ReceivedNumber;
 
 /// Maximum number of waiting sequence numbers. Beyond it the earliest leaves without waiting for slower threads.
 const LIMIT: usize = 16_384;
@@ -39,7 +39,7 @@ pub(super) struct Order {
 #[derive(Debug)]
 struct Lane {
     /// The waiting numbers, each with its epoch.
-    noted: VecDeque<(u64, Noted)>,
+    numbers: VecDeque<(u64, ReceivedNumber)>,
     /// The thread's watermark: it has delivered everything that arrived before.
     until: Moment,
     /// A thread uses this lane.
@@ -49,7 +49,9 @@ struct Lane {
 impl Lane {
     /// Returns the time of the first waiting number.
     fn front(&self) -> Option<Moment> {
-        self.noted.front().map(|(step, noted)| (*step, noted.received))
+        self.numbers
+            .front()
+            .map(|(step, number)| (*step, number.received))
     }
 }
 
@@ -59,11 +61,11 @@ impl Order {
         let free = self
             .lanes
             .iter()
-            .position(|lane| !lane.open && lane.noted.is_empty());
+            .position(|lane| !lane.open && lane.numbers.is_empty());
         let index = free.unwrap_or(self.lanes.len());
         if index == self.lanes.len() {
             self.lanes.push(Lane {
-                noted: VecDeque::new(),
+                numbers: VecDeque::new(),
                 until: NEVER,
                 open: false,
             });
@@ -86,13 +88,13 @@ impl Order {
     }
 
     /// Adds the sequence numbers that a thread received, in the order of their arrival.
-    pub(super) fn push(&mut self, lane: usize, noted: &[Noted]) {
-        for noted in noted {
-            self.check_clock(lane, noted.received);
+    pub(super) fn push(&mut self, lane: usize, numbers: &[ReceivedNumber]) {
+        for number in numbers {
+            self.check_clock(lane, number.received);
             let lane = &mut self.lanes[lane];
-            lane.noted.push_back((lane.until.0, *noted));
+            lane.numbers.push_back((lane.until.0, *number));
         }
-        self.waiting += noted.len();
+        self.waiting += numbers.len();
     }
 
     /// Advances a thread's watermark: it has delivered everything that arrived before `until`.
@@ -121,21 +123,21 @@ impl Order {
     }
 
     /// Passes the sequence numbers that need not wait to `visit`, in order. Above [`LIMIT`], the earliest one never waits.
-    pub(super) fn drain(&mut self, mut visit: impl FnMut(Noted)) {
+    pub(super) fn drain(&mut self, mut visit: impl FnMut(ReceivedNumber)) {
         while let Some((lane, limit)) = self.earliest() {
             let lane = &mut self.lanes[lane];
             let is_full = self.waiting > LIMIT;
             let Some(first) = lane
-                .noted
-                .pop_front_if(|(step, noted)| (*step, noted.received) <= limit || is_full)
+                .numbers
+                .pop_front_if(|(step, number)| (*step, number.received) <= limit || is_full)
             else {
                 return;
             };
             self.waiting -= 1;
             visit(first.1);
             while let Some(next) = lane
-                .noted
-                .pop_front_if(|(step, noted)| (*step, noted.received) <= limit)
+                .numbers
+                .pop_front_if(|(step, number)| (*step, number.received) <= limit)
             {
                 self.waiting -= 1;
                 visit(next.1);
@@ -161,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    fn noted(seq: u32, received: Nanos) -> Noted {
+    fn noted(seq: u32, received: Nanos) -> ReceivedNumber {
         let stream = StreamId {
             version: 2,
             hw_id: 0,
@@ -169,7 +171,7 @@ mod tests {
             node: None,
             source: [0; 16],
         };
-        Noted {
+        ReceivedNumber {
             stream,
             seq,
             received,

@@ -24,7 +24,7 @@ struct Inner {
     limit: usize,
     lanes: Vec<Lane>,
     /// The lane to serve first at the next `pop`.
-    turn: usize,
+    next_lane: usize,
     /// Empty loads, for reuse.
     spare: Vec<Load>,
     /// Memory of the loads that are queued or being processed, bytes.
@@ -70,7 +70,7 @@ pub fn load_queue(limit: usize) -> (LoadSender, LoadReceiver) {
     let mut inner = Inner {
         limit,
         lanes: Vec::new(),
-        turn: 0,
+        next_lane: 0,
         spare: Vec::new(),
         used: 0,
         asleep: false,
@@ -190,15 +190,15 @@ impl LoadReceiver {
             if !inner.has_sender() {
                 return Received::End;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return Received::Nothing;
             }
             inner.asleep = true;
             inner = self
                 .0
                 .filled
-                .wait_timeout(inner, left)
+                .wait_timeout(inner, remaining)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
             inner.asleep = false;
@@ -311,9 +311,9 @@ impl Inner {
     /// Removes the next load and returns its lane, serving the lanes round robin.
     fn pop(&mut self) -> Option<(usize, Load)> {
         let count = self.lanes.len();
-        for lane in (self.turn..count).chain(0..self.turn.min(count)) {
+        for lane in (self.next_lane..count).chain(0..self.next_lane.min(count)) {
             if let Some(load) = self.lanes[lane].loads.pop_front() {
-                self.turn = lane + 1;
+                self.next_lane = lane + 1;
                 return Some((lane, load));
             }
         }

@@ -49,7 +49,7 @@ pub(super) struct Reader {
 impl Reader {
     /// Reads until `stop` is set and all datagrams received until then are processed.
     pub(super) fn run(mut self, stop: &AtomicBool) {
-        let mut looked: Nanos = 0;
+        let mut last_check: Nanos = 0;
         let mut failing = false;
         let mut last_call: Option<Instant> = None;
         let mut wait_ms = WAIT_MS;
@@ -93,8 +93,8 @@ impl Reader {
             if deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 break;
             }
-            if now.abs_diff(looked) >= TICK {
-                looked = now;
+            if now.abs_diff(last_check) >= TICK {
+                last_check = now;
                 self.note();
             }
         }

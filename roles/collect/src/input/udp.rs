@@ -27,7 +27,7 @@ pub(super) fn input(
         listen: format!("udp://{}", receiver.local_addr()),
         address: Some(receiver.local_addr()),
         kind: "udp",
-        receive_buffer: receiver.recv_buffer().given as u64,
+        receive_buffer: receiver.recv_buffer().granted as u64,
         ..Setup::default()
     };
     let datagram = usize::try_from(settings.datagram.0).unwrap_or(usize::MAX);

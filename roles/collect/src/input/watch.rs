@@ -96,7 +96,7 @@ impl Drop for Watch {
 /// Supervises the inputs until no more can be added, which is at the stop.
 fn watch(added: &Receiver<Watched>, control: &Control) {
     let mut inputs: Vec<Watched> = Vec::new();
-    let mut looked = Instant::now();
+    let mut last_check = Instant::now();
     loop {
         let now = Instant::now();
         let due = inputs
@@ -115,11 +115,11 @@ fn watch(added: &Receiver<Watched>, control: &Control) {
                 .iter()
                 .filter(|input| input.is_closed())
                 .for_each(|input| input.work.dispatch.poll());
-            if now.elapsed() < due && looked.elapsed() < CHECK_INTERVAL {
+            if now.elapsed() < due && last_check.elapsed() < CHECK_INTERVAL {
                 continue;
             }
         }
-        looked = Instant::now();
+        last_check = Instant::now();
         inputs
             .iter_mut()
             .for_each(|input| input.check(Instant::now(), control));

@@ -1,14 +1,13 @@
-//! Reconciles the clocks of a capture's interfaces.
+//! Reconciles the clocks of the interfaces of a pcapng capture.
 //!
 //! A pcapng file may hold frames of several interfaces, each timestamped by a different clock (the host's or a NIC's). The
-//! file has the frames in the order in which they were written, and a frame that follows another was captured after it. So the
-//! clocks of interfaces whose frames alternate can be compared. If no common clock explains the order, the clocks differ, and
-//! all times are converted to the clock of the file's first interface.
+//! frames are stored in the order of capture, so the clocks of interfaces whose frames alternate can be compared. If no common
+//! clock explains the order, the clocks differ, and all times are converted to the clock of the file's first interface.
 //!
 //! If an interface's first frame is far from the latest time, its clock may differ, or it may have been captured at another
-//! time. The file is then read once more ([`differences`]) to see whether its frames alternate with others. A pipe cannot be
-//! read twice: there the difference shows once the interfaces have alternated, and the first frames of the other one set the
-//! time back or forward.
+//! time. The file is then read a second time ([`clock_offsets`]) to see whether its frames alternate with others. A pipe cannot
+//! be read twice: its clocks are adjusted only after the interfaces have alternated, and the second interface's first frames set
+//! the time back or forward.
 //!
 //! A frame far ahead of all before it follows a pause or has a wrong time. The next frame shows which; see [`Time::Ahead`].
 
@@ -36,8 +35,15 @@ pub(super) struct Clocks {
     /// The interface of the latest frame.
     current: Clock,
     others: Vec<Clock>,
-    /// Interfaces with the offsets of their times in ns, if the file was read to compare clocks.
-    compared: Option<Vec<(u16, i64)>>,
+    /// The offset of each interface's times, if the file was read to compare clocks.
+    measured_offsets: Option<Vec<InterfaceOffset>>,
+}
+
+/// The offset to add to the timestamps of an interface, ns.
+#[derive(Clone, Copy, Debug)]
+struct InterfaceOffset {
+    interface: u16,
+    offset: i64,
 }
 
 /// The clock of one interface. All its times are on the clock of the file's first interface.
@@ -84,12 +90,12 @@ impl Clocks {
             file: file.to_path_buf(),
             current: Clock::default(),
             others: Vec::new(),
-            compared: None,
+            measured_offsets: None,
         }
     }
 
     /// Appends the differences between the file's clocks to a list.
-    pub(super) fn list(self, listed: &mut Vec<Difference>) {
+    pub(super) fn append_differences(self, differences: &mut Vec<Difference>) {
         let Self {
             file,
             current,
@@ -102,8 +108,8 @@ impl Clocks {
         };
         clocks.retain(|clock| clock.offset != first.offset);
         clocks.sort_by_key(|clock| clock.interface);
-        clocks.truncate(MAX_LISTED - listed.len());
-        listed.extend(clocks.iter().map(|clock| Difference {
+        clocks.truncate(MAX_LISTED - differences.len());
+        differences.extend(clocks.iter().map(|clock| Difference {
             file: file.clone(),
             interfaces: [first.interface, clock.interface],
             ahead: first.offset - clock.offset,
@@ -113,16 +119,16 @@ impl Clocks {
     /// Returns the time of a frame, as far as its interface's clock is known.
     pub(super) fn known_time(&self, frame: &Frame<'_>) -> u64 {
         let clocks = std::iter::once(&self.current).chain(&self.others);
-        let known = clocks
+        let interface_clock = clocks
             .into_iter()
             .find(|clock| clock.interface == frame.interface);
         frame
             .ts
-            .saturating_add_signed(known.map_or(0, |clock| clock.offset))
+            .saturating_add_signed(interface_clock.map_or(0, |clock| clock.offset))
     }
 
     /// Marks the time of an interface's latest frame as wrong. If its next frame is ahead as well, its clock made a step.
-    pub(super) fn set_ahead(&mut self, interface: u16, ts: u64) {
+    pub(super) fn mark_wrong_time(&mut self, interface: u16, ts: u64) {
         let clocks = std::iter::once(&mut self.current).chain(&mut self.others);
         for clock in clocks.filter(|clock| clock.interface == interface) {
             clock.ahead = Some(ts);
@@ -157,9 +163,9 @@ impl Clocks {
         if !is_first && interface == self.current.interface {
             return;
         }
-        let known = self.others.iter().position(|clock| clock.interface == interface);
-        let next = match known {
-            Some(at) => self.others.swap_remove(at),
+        let index = self.others.iter().position(|clock| clock.interface == interface);
+        let selected = match index {
+            Some(index) => self.others.swap_remove(index),
             None => Clock {
                 interface,
                 offset: if is_first { 0 } else { self.offset(frame, latest) },
@@ -167,29 +173,31 @@ impl Clocks {
                 ..Clock::default()
             },
         };
-        let before = std::mem::replace(&mut self.current, next);
+        let previous = std::mem::replace(&mut self.current, selected);
         if !is_first {
-            self.others.push(before);
+            self.others.push(previous);
         }
     }
 
     /// Returns the offset for an interface whose first frame this is, ns.
     fn offset(&mut self, frame: &Frame<'_>, latest: u64) -> i64 {
         let is_near = frame.ts.abs_diff(latest) <= SET_BACK;
-        if self.compared.is_none() && (is_near || latest == 0) {
+        if self.measured_offsets.is_none() && (is_near || latest == 0) {
             return 0;
         }
-        let compared = self.compared.get_or_insert_with(|| differences(&self.file));
-        let [reference, other] = [self.current.interface, frame.interface].map(|interface| {
-            let found = compared.iter().find(|(of, _)| *of == interface);
-            found.map(|(_, offset)| *offset)
+        let offsets = self
+            .measured_offsets
+            .get_or_insert_with(|| clock_offsets(&self.file));
+        let [current_offset, new_offset] = [self.current.interface, frame.interface].map(|interface| {
+            let measured = offsets.iter().find(|measured| measured.interface == interface);
+            measured.map(|measured| measured.offset)
         });
-        let (Some(reference), Some(other)) = (reference, other) else {
+        let (Some(current_offset), Some(new_offset)) = (current_offset, new_offset) else {
             return 0;
         };
         self.current
             .offset
-            .saturating_add(other.saturating_sub(reference))
+            .saturating_add(new_offset.saturating_sub(current_offset))
     }
 
     /// Returns the time of a frame that is behind the latest time. A single such frame may just be out of order; a second one
@@ -198,23 +206,25 @@ impl Clocks {
     fn time_behind(&mut self, ts: u64, latest: u64) -> Time {
         let clock = &mut self.current;
         clock.ahead = None;
-        let before = clock.behind.replace(ts);
-        // Another frame that is even further behind does not confirm this one.
-        if before.is_none_or(|before| ts.saturating_add(SET_BACK) < before) {
+        let previous = clock.behind.replace(ts);
+        // A frame that is even further behind does not confirm the previous one.
+        if previous.is_none_or(|previous| ts.saturating_add(SET_BACK) < previous) {
             return Time::At(ts);
         }
         clock.behind = None;
-        let is_step = clock.latest.is_none_or(|own| ts.saturating_add(SET_BACK) < own);
+        let is_step = clock
+            .latest
+            .is_none_or(|latest| ts.saturating_add(SET_BACK) < latest);
         if !is_step {
             // The interface's clock runs on as before, but behind the others: adjust its offset.
-            let add = i64::try_from(latest - ts).unwrap_or(i64::MAX);
-            clock.offset = clock.offset.saturating_add(add);
+            let lag = i64::try_from(latest - ts).unwrap_or(i64::MAX);
+            clock.offset = clock.offset.saturating_add(lag);
             clock.latest = Some(latest);
             return Time::At(latest);
         }
         clock.latest = Some(ts);
         for other in &mut self.others {
-            other.latest = other.latest.map(|own| own.min(ts));
+            other.latest = other.latest.map(|latest| latest.min(ts));
             other.behind = None;
         }
         Time::SetBack(ts)
@@ -222,7 +232,7 @@ impl Clocks {
 }
 
 impl Clock {
-    /// Returns whether a time far ahead may be wrong. It counts as right for the first frame of a further interface, whose
+    /// Returns whether a time far ahead may be wrong. It is considered right in the first frame of an additional interface, whose
     /// clock may differ, and after another frame that was as far ahead.
     fn may_be_wrong(&self, ts: u64) -> bool {
         let is_known = self.latest.is_some() || self.is_first;
@@ -232,39 +242,40 @@ impl Clock {
 
 /// Comparison of an interface's clock with the first interface's, ns.
 #[derive(Clone, Copy, Debug)]
-struct Compared {
+struct ClockComparison {
     interface: u16,
+    /// The latest time of the interface's frames.
     latest: i128,
-    /// Bounds on how far this clock is ahead. A frame of the first interface after one of this interface gives a lower bound,
-    /// the reverse order an upper bound.
-    least: Option<i128>,
-    most: i128,
+    /// Lower bound on how far this clock is ahead, from a frame of the first interface that follows one of this interface.
+    min_ahead: Option<i128>,
+    /// Upper bound, from the reverse order.
+    max_ahead: i128,
 }
 
-impl Compared {
+impl ClockComparison {
     /// Returns the offset that maps the interface's times to the first interface's clock, ns.
     fn offset(&self) -> i64 {
-        let bound = i128::from(SET_BACK);
-        let Some(least) = self.least else {
+        let tolerance = i128::from(SET_BACK);
+        let Some(min_ahead) = self.min_ahead else {
             // No frame of the first interface follows, so there is no lower bound.
             return 0;
         };
-        let differs = least > bound || self.most < -bound;
-        if !differs || least > self.most + bound {
-            // Either one clock explains the order, or not even two clocks do, because one was set meanwhile.
+        let differs = min_ahead > tolerance || self.max_ahead < -tolerance;
+        if !differs || min_ahead > self.max_ahead + tolerance {
+            // Either one clock explains the order, or not even two clocks do, because one was set during the capture.
             return 0;
         }
-        i64::try_from(-(least + self.most) / 2).unwrap_or(0)
+        i64::try_from(-(min_ahead + self.max_ahead) / 2).unwrap_or(0)
     }
 }
 
-/// Reads a file to compare the clocks of its interfaces. Returns the offset to add to each interface's times, ns.
-fn differences(file: &Path) -> Vec<(u16, i64)> {
+/// Reads a file to compare the clocks of its interfaces.
+fn clock_offsets(file: &Path) -> Vec<InterfaceOffset> {
     if capture::is_live(file) {
         return Vec::new();
     }
     let mut first: Option<(u16, i128)> = None;
-    let mut others: Vec<Compared> = Vec::new();
+    let mut others: Vec<ClockComparison> = Vec::new();
     let mut progress = Progress::new("", "frames", None).silenced(true);
     // Ignore read errors here: the replay reports them.
     let _ = capture::frames(file, &mut Account::default(), &mut progress, |_, frame| {
@@ -273,25 +284,28 @@ fn differences(file: &Path) -> Vec<(u16, i64)> {
         if frame.interface == *interface {
             *latest = ts;
             for other in &mut others {
-                other.least = other.least.max(Some(other.latest - ts));
+                other.min_ahead = other.min_ahead.max(Some(other.latest - ts));
             }
             return Ok(());
         }
         let ahead = ts - *latest;
         if let Some(other) = others.iter_mut().find(|other| other.interface == frame.interface) {
             other.latest = ts;
-            other.most = other.most.min(ahead);
+            other.max_ahead = other.max_ahead.min(ahead);
         } else if others.len() < MAX_COMPARED {
-            others.push(Compared {
+            others.push(ClockComparison {
                 interface: frame.interface,
                 latest: ts,
-                least: None,
-                most: ahead,
+                min_ahead: None,
+                max_ahead: ahead,
             });
         }
         Ok(())
     });
-    let first = first.map(|(interface, _)| (interface, 0));
-    let others = others.iter().map(|other| (other.interface, other.offset()));
+    let first = first.map(|(interface, _)| InterfaceOffset { interface, offset: 0 });
+    let others = others.iter().map(|other| InterfaceOffset {
+        interface: other.interface,
+        offset: other.offset(),
+    });
     first.into_iter().chain(others).collect()
 }

@@ -109,25 +109,24 @@ impl Admission {
         state.log_permit(cause)
     }
 
-    /// Admits a pending connection after a valid hello. Returns `None` if it was evicted meanwhile.
-    ///
-    /// # Errors
-    /// [`MAX_LINKS`] translators are connected. The value is the log permit, as returned by [`Admission::refuse`].
-    pub(super) fn admit(&self, id: u64) -> Option<Result<Admitted<'_>, Option<u64>>> {
+    /// Admits a pending connection after a valid hello.
+    pub(super) fn admit(&self, id: u64) -> AdmissionOutcome<'_> {
         let mut state = self.state();
         if !state.remove_pending(id) {
-            return None;
+            return AdmissionOutcome::Evicted;
         }
         if state.admitted >= MAX_LINKS {
             state.refused[RefusalCause::Full as usize] += 1;
-            return Some(Err(state.log_permit(RefusalCause::Full)));
+            return AdmissionOutcome::Full {
+                log_permit: state.log_permit(RefusalCause::Full),
+            };
         }
         state.admitted += 1;
         state.answering += 1;
-        Some(Ok(Admitted {
+        AdmissionOutcome::Admitted(Admitted {
             admission: self,
-            answered: false,
-        }))
+            is_answered: false,
+        })
     }
 
     /// Returns the counters. `secret`: translators must prove that they know one.
@@ -149,7 +148,7 @@ impl Admission {
 impl State {
     /// Removes a pending connection. Returns `false` if it is no longer pending.
     fn remove_pending(&mut self, id: u64) -> bool {
-        let index = self.pending.iter().position(|one| one.id == id);
+        let index = self.pending.iter().position(|connection| connection.id == id);
         index.and_then(|index| self.pending.remove(index)).is_some()
     }
 
@@ -157,12 +156,15 @@ impl State {
     fn eviction_candidate(&self) -> Option<usize> {
         let indexed = self.pending.iter().enumerate().rev();
         indexed
-            .max_by_key(|(_, one)| self.pending_from(one.from))
+            .max_by_key(|(_, connection)| self.pending_from(connection.from))
             .map(|(index, _)| index)
     }
 
     fn pending_from(&self, address: IpAddr) -> usize {
-        self.pending.iter().filter(|one| one.from == address).count()
+        self.pending
+            .iter()
+            .filter(|connection| connection.from == address)
+            .count()
     }
 
     fn log_permit(&mut self, cause: RefusalCause) -> Option<u64> {
@@ -185,17 +187,29 @@ impl State {
     }
 }
 
+/// The outcome of [`Admission::admit`].
+#[derive(Debug)]
+pub(super) enum AdmissionOutcome<'a> {
+    Admitted(Admitted<'a>),
+    /// [`MAX_LINKS`] translators are connected. The log permit is as returned by [`Admission::refuse`].
+    Full {
+        log_permit: Option<u64>,
+    },
+    /// The connection was evicted before its hello was processed.
+    Evicted,
+}
+
 /// An admitted connection. Dropping it frees its slot.
 #[derive(Debug)]
 pub(super) struct Admitted<'a> {
     admission: &'a Admission,
-    answered: bool,
+    is_answered: bool,
 }
 
 impl Admitted<'_> {
     /// Counts a connection whose hello was answered with `accept`.
     pub(super) fn accepted(&mut self) {
-        self.answered = true;
+        self.is_answered = true;
         let mut state = self.admission.state();
         state.answering -= 1;
         state.accepted += 1;
@@ -203,7 +217,7 @@ impl Admitted<'_> {
 
     /// Counts a connection whose hello was refused. Returns the log permit, like [`Admission::refuse`].
     pub(super) fn refused(&mut self, cause: RefusalCause) -> Option<u64> {
-        self.answered = true;
+        self.is_answered = true;
         let mut state = self.admission.state();
         state.answering -= 1;
         state.refused[cause as usize] += 1;
@@ -213,7 +227,7 @@ impl Admitted<'_> {
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        if !self.answered {
+        if !self.is_answered {
             // The connection broke, or its thread panicked.
             self.refused(RefusalCause::Closed);
         }
@@ -233,15 +247,17 @@ mod tests {
         let stream = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let admission = Admission::default();
         let from = |last: u8| IpAddr::from([10, 0, 0, last]);
-        let good = admission.register(stream(), from(1));
+        let other = admission.register(stream(), from(1));
         let flood: Vec<u64> = (0..40).map(|_| admission.register(stream(), from(2))).collect();
         let view = admission.view(true);
         assert_eq!(
             (view.pending, view.refused["evicted"], view.balanced),
             (MAX_PENDING as u64, 25, true)
         );
-        assert!(admission.admit(flood[24]).is_none(), "it was evicted");
-        let mut admitted = admission.admit(good).unwrap().unwrap();
+        assert!(matches!(admission.admit(flood[24]), AdmissionOutcome::Evicted));
+        let AdmissionOutcome::Admitted(mut admitted) = admission.admit(other) else {
+            panic!("refused");
+        };
         assert_eq!(
             admission.view(true).pending,
             MAX_PENDING as u64,
@@ -274,12 +290,14 @@ mod tests {
         let admission = Admission::default();
         let connect = || {
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            admission
-                .admit(admission.register(stream, Ipv4Addr::LOCALHOST.into()))
-                .unwrap()
+            match admission.admit(admission.register(stream, Ipv4Addr::LOCALHOST.into())) {
+                AdmissionOutcome::Admitted(admitted) => Some(admitted),
+                AdmissionOutcome::Full { .. } => None,
+                AdmissionOutcome::Evicted => panic!("evicted"),
+            }
         };
         let mut admitted: Vec<Admitted<'_>> = (0..MAX_LINKS).map(|_| connect().unwrap()).collect();
-        assert!(connect().is_err(), "full");
+        assert!(connect().is_none(), "full");
         admitted.iter_mut().for_each(Admitted::accepted);
         admitted.pop();
         drop(connect().unwrap());

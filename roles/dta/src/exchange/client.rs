@@ -92,7 +92,7 @@ impl Refusals {
     /// Returns the counters of all causes.
     pub(crate) fn read(&self) -> [u64; RefusalCause::COUNT] {
         // Relaxed: independent counters.
-        std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))
+        std::array::from_fn(|index| self.0[index].load(Ordering::Relaxed))
     }
 
     fn add(&self, cause: RefusalCause) {
@@ -149,7 +149,7 @@ impl Worker {
     fn work(&mut self) {
         let mut wait = MIN_BACKOFF;
         while !self.stopped() {
-            let begun = Instant::now();
+            let start = Instant::now();
             let reason = match self.connect_once() {
                 Ok(reason) => reason,
                 Err(error) => format!("{error}"),
@@ -167,7 +167,7 @@ impl Worker {
             }
             let _ = self.events.send(LinkEvent::Lost(self.target.collector, reason));
             // Reset the backoff after a connection that lasted.
-            wait = if begun.elapsed() > PEER_TIMEOUT {
+            wait = if start.elapsed() > PEER_TIMEOUT {
                 MIN_BACKOFF
             } else {
                 (wait * 2).min(MAX_BACKOFF)
@@ -195,7 +195,7 @@ impl Worker {
         if let Some(secret) = &self.target.secret {
             let secret = secret.current();
             let limit = HandshakeLimit {
-                until: Instant::now() + PEER_TIMEOUT,
+                deadline: Instant::now() + PEER_TIMEOUT,
                 stopped: &|| self.stopped(),
             };
             if let Err(refused) = prove(&mut connection, &secret, &limit) {

@@ -85,7 +85,7 @@ impl From<io::Error> for Refused {
 
 /// Deadline and stop condition of the whole handshake.
 pub(crate) struct HandshakeLimit<'p> {
-    pub(crate) until: Instant,
+    pub(crate) deadline: Instant,
     pub(crate) stopped: &'p dyn Fn() -> bool,
 }
 
@@ -108,7 +108,7 @@ impl HandshakeLimit<'_> {
                 Received::Nothing if (self.stopped)() => {
                     return Err(Refused::new(RefusalCause::Stopped, "stopping"));
                 }
-                Received::Nothing if Instant::now() >= self.until => {
+                Received::Nothing if Instant::now() >= self.deadline => {
                     return Err(Refused::new(RefusalCause::Timeout, "no complete message in time"));
                 }
                 Received::Nothing => {}
@@ -222,11 +222,11 @@ pub(super) fn refusal_of(reason: &str, cause: Option<&str>) -> Refused {
     Refused::new(cause, format!("refused: {clean}"))
 }
 
-fn expect_proof(message: Message, secret: &Secret, of: Side, nonces: &Nonces) -> Result<(), Refused> {
+fn expect_proof(message: Message, secret: &Secret, side: Side, nonces: &Nonces) -> Result<(), Refused> {
     match message {
         Message::Proof { proof } => {
             let proof = unhex(&proof).unwrap_or_default();
-            secret.is_proof(&proof, of, nonces).then_some(()).ok_or_else(|| {
+            secret.is_proof(&proof, side, nonces).then_some(()).ok_or_else(|| {
                 Refused::new(
                     RefusalCause::WrongSecret,
                     "the secrets differ: give [collector.memory] secret_file and [translator] secret_file the same text, and reload both",
@@ -234,7 +234,7 @@ fn expect_proof(message: Message, secret: &Secret, of: Side, nonces: &Nonces) ->
             })
         }
         // Only a collector sends refusals.
-        Message::Refused { reason, cause } if of == Side::Collector => {
+        Message::Refused { reason, cause } if side == Side::Collector => {
             Err(refusal_of(&reason, cause.as_deref()))
         }
         _ => Err(Refused::new(RefusalCause::Malformed, "expected a proof")),

@@ -389,13 +389,13 @@ impl Connection {
 
     /// Receives a line with at most one read, so that a peer that sends single bytes cannot delay the caller's deadline.
     pub(crate) fn receive(&mut self) -> Received {
-        let (whole, taken) = match self.reader.fill_buf() {
+        let (is_whole_line, consumed) = match self.reader.fill_buf() {
             Ok([]) => return Received::Closed,
             Ok(bytes) => {
                 let end = bytes.iter().position(|byte| *byte == b'\n');
-                let taken = end.map_or(bytes.len(), |end| end + 1);
-                self.partial.extend_from_slice(&bytes[..taken]);
-                (end.is_some(), taken)
+                let consumed = end.map_or(bytes.len(), |end| end + 1);
+                self.partial.extend_from_slice(&bytes[..consumed]);
+                (end.is_some(), consumed)
             }
             Err(error) => {
                 use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
@@ -407,7 +407,7 @@ impl Connection {
                 };
             }
         };
-        self.reader.consume(taken);
+        self.reader.consume(consumed);
         if self.partial.len() > self.max_line {
             let (limit, unit) = if self.max_line < 1 << 20 {
                 (self.max_line >> 10, "KiB")
@@ -416,7 +416,7 @@ impl Connection {
             };
             return Received::Malformed(format!("a line is longer than {limit} {unit}"));
         }
-        if !whole {
+        if !is_whole_line {
             return Received::Nothing;
         }
         let mut line = std::mem::take(&mut self.partial);

@@ -119,8 +119,10 @@ impl Secret {
 
     /// Returns the secret with this text, or `None` if its length or characters are invalid.
     pub(crate) fn from_bytes(text: &[u8]) -> Option<Self> {
-        let good = SECRET.contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
-        good.then(|| Hmac::new_from_slice(text).ok().map(Self)).flatten()
+        let is_valid = SECRET.contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
+        is_valid
+            .then(|| Hmac::new_from_slice(text).ok().map(Self))
+            .flatten()
     }
 
     /// Returns the HMAC-SHA-256 of a purpose, a direction and both nonces. Each part has a fixed length or ends in a zero

@@ -453,7 +453,7 @@ fn a_collector_that_says_nothing_is_left_in_time() {
     let _silent = listener.accept().unwrap();
     let mut lines = Connection::new(stream, Duration::from_millis(1)).unwrap();
     let limit = HandshakeLimit {
-        until: Instant::now(),
+        deadline: Instant::now(),
         stopped: &|| false,
     };
     let refused = prove(&mut lines, &file(SECRET).current(), &limit).unwrap_err();

@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     Accept, Connection, Hello, KEEPALIVE_INTERVAL, Message, PEER_TIMEOUT, Received,
-    admission::{Admission, AdmissionView, MAX_LINKS},
+    admission::{Admission, AdmissionOutcome, AdmissionView, MAX_LINKS},
     handshake::{HandshakeLimit, RefusalCause, Refused, receive_hello},
     secret::SecretFile,
 };
@@ -134,9 +134,9 @@ fn accept_connections(listener: &TcpListener, context: &ConnectionContext, contr
         threads.retain(|thread| !thread.is_finished());
         let from = from.ip().to_canonical();
         let id = context.access.admission.register(same, from);
-        let own = context.clone();
+        let thread_context = context.clone();
         let spawned = control.spawn("exchange-link", move || {
-            if let Err(error) = own.serve(stream, id, from) {
+            if let Err(error) = thread_context.serve(stream, id, from) {
                 tracing::debug!("exchange: {error}");
             }
         });
@@ -184,9 +184,9 @@ impl ConnectionContext {
             }
         };
         let mut admitted = match admission.admit(id) {
-            None => return Ok(()),
-            Some(Ok(admitted)) => admitted,
-            Some(Err(log_permit)) => {
+            AdmissionOutcome::Evicted => return Ok(()),
+            AdmissionOutcome::Admitted(admitted) => admitted,
+            AdmissionOutcome::Full { log_permit } => {
                 let text = format!("{MAX_LINKS} translators are connected, which is the limit");
                 let refused = Refused::new(RefusalCause::Full, text);
                 log_refusal(from, &refused, log_permit);
@@ -210,13 +210,13 @@ impl ConnectionContext {
 
     /// Authenticates the translator and receives its hello, within [`PEER_TIMEOUT`].
     fn identify(&self, stream: TcpStream) -> Result<Identified, Rejected> {
-        let until = Instant::now() + PEER_TIMEOUT;
+        let deadline = Instant::now() + PEER_TIMEOUT;
         let (local, mut connection) = set_up(stream).map_err(|error| Rejected {
             connection: None,
             refused: error.into(),
         })?;
         let limit = HandshakeLimit {
-            until,
+            deadline,
             stopped: &|| self.stop.load(Ordering::Relaxed),
         };
         let secret = self.access.secret.as_ref().map(|file| file.current());

@@ -8,11 +8,11 @@ use std::{
     time::Instant,
 };
 
-use rdma::responder::{QueuePairConfig, QueuePairError, QueuePairState, Responder};
+use rdma::responder::{QueuePairConfig, QueuePairState, Responder};
 use wire::roce::{PMTUS, PORT, Path, Psn, Transport};
 
 use super::kernel::{self, Kernel};
-use super::verbs::Verbs;
+use super::verbs::{ConnectError, Verbs};
 use super::{Memory, RECEIVES};
 use crate::exchange::{Accept, End, Hello, Shape, StoreOffer, VERSION, server::Host};
 
@@ -244,13 +244,13 @@ impl Pairs<'_> {
     /// Creates a queue pair for a peer with this UDP port. At the limit, evicts the link that has been disconnected longest.
     fn connect(&mut self, links: &mut Links, pair: &QueuePairConfig, port: u16) -> Result<u32, String> {
         let number = loop {
-            match self.make(pair) {
-                Err(None) => {
-                    let gone = links
+            match self.create_queue_pair(pair) {
+                Err(ConnectError::Full) => {
+                    let longest_down = links
                         .iter()
                         .filter(|(_, link)| !link.up)
                         .min_by_key(|(_, link)| link.since);
-                    let Some(name) = gone.map(|(name, _)| name.clone()) else {
+                    let Some(name) = longest_down.map(|(name, _)| name.clone()) else {
                         return Err(
                             "all queue pairs are in use; raise [collector.memory] queue_pairs".to_owned()
                         );
@@ -259,7 +259,7 @@ impl Pairs<'_> {
                         self.disconnect(link.pairs());
                     }
                 }
-                Err(Some(error)) => return Err(error),
+                Err(ConnectError::Refused(error)) => return Err(error),
                 Ok(number) => break number,
             }
         };
@@ -273,17 +273,11 @@ impl Pairs<'_> {
         Ok(number)
     }
 
-    /// Creates a queue pair. Returns `Err(None)` if the limit is reached.
-    fn make(&mut self, pair: &QueuePairConfig) -> Result<u32, Option<String>> {
-        let connected = match self.verbs {
+    fn create_queue_pair(&mut self, pair: &QueuePairConfig) -> Result<u32, ConnectError> {
+        match self.verbs {
             Some(verbs) => verbs.connect(pair),
-            None => self.responder.connect(pair).map_err(Ok),
-        };
-        connected.map_err(|error| match error {
-            Ok(QueuePairError::Full) => None,
-            Ok(error) => Some(error.to_string()),
-            Err(error) => Some(error.to_string()),
-        })
+            None => Ok(self.responder.connect(pair)?),
+        }
     }
 
     fn disconnect(&mut self, numbers: impl IntoIterator<Item = u32>) {
@@ -312,10 +306,10 @@ impl Pairs<'_> {
     }
 }
 
-/// Returns the largest path MTU of RoCEv2 that is at most `asked`.
-fn usable_mtu(asked: u16) -> Result<u16, String> {
-    let fitting = PMTUS.into_iter().rfind(|mtu| *mtu <= asked);
-    fitting.ok_or_else(|| format!("{asked} is not a path MTU of RoCEv2, which has 256 to 4096"))
+/// Returns the largest path MTU of RoCEv2 that is at most `max_mtu`.
+fn usable_mtu(max_mtu: u16) -> Result<u16, String> {
+    let fitting = PMTUS.into_iter().rfind(|mtu| *mtu <= max_mtu);
+    fitting.ok_or_else(|| format!("{max_mtu} is not a path MTU of RoCEv2, which has 256 to 4096"))
 }
 
 #[cfg(test)]

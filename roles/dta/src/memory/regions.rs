@@ -86,7 +86,7 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
     let mut offset = 0;
     for written in &settings.stores {
         let store = match &kernel {
-            None => one(directory, written)?,
+            None => open_store(directory, written)?,
             Some(kernel) => one_of_kernel(directory, written, kernel, offset)?,
         };
         let store = Arc::new(store);
@@ -235,9 +235,9 @@ fn registration(store: &DtaStore, region: u16) -> Registration {
 }
 
 /// Creates or opens the file of a store.
-fn one(directory: &Path, written: &RegionSettings) -> Result<SourceStore, CliError> {
-    let file = file(directory, &written.name);
-    let header = header(written);
+fn open_store(directory: &Path, settings: &RegionSettings) -> Result<SourceStore, CliError> {
+    let file = file(directory, &settings.name);
+    let header = header(settings);
     let store = match Region::create_file(&file, region_len(&header.geometry)) {
         Ok(region) => DtaStore::create(Arc::new(region), &header),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -247,7 +247,7 @@ fn one(directory: &Path, written: &RegionSettings) -> Result<SourceStore, CliErr
         Err(error) => return Err(unmapped(&file, error)),
     };
     let store = store.map_err(|error| CliError::new(unreadable(&file, error)))?;
-    Ok(named(store, Some(file), written))
+    Ok(named(store, Some(file), settings))
 }
 
 fn unmapped(file: &Path, error: std::io::Error) -> CliError {

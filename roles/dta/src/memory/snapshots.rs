@@ -42,12 +42,19 @@ pub struct SnapshotView {
 /// Counters of snapshots, and the lock that serialises them.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotLog {
-    /// Held while a snapshot is taken. One at a time, because they read and write gigabytes.
-    one: Mutex<()>,
+    /// Locked while a snapshot is written. One at a time, because they read and write gigabytes.
+    writing: Mutex<()>,
     taken: AtomicU64,
     failed: AtomicU64,
     last_error: Mutex<Option<String>>,
     cleared: AtomicU64,
+}
+
+/// The counts of snapshots since the start.
+pub(crate) struct SnapshotSummary {
+    pub(crate) taken: u64,
+    pub(crate) failed: u64,
+    pub(crate) last_error: Option<String>,
 }
 
 impl SnapshotLog {
@@ -56,19 +63,19 @@ impl SnapshotLog {
         self.cleared.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of snapshots taken, the number that failed, and the last error.
-    pub(crate) fn read(&self) -> (u64, u64, Option<String>) {
+    /// Returns the counts of snapshots, and the last error.
+    pub(crate) fn summary(&self) -> SnapshotSummary {
         // Relaxed: independent counters.
         let error = self
             .last_error
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        (
-            self.taken.load(Ordering::Relaxed),
-            self.failed.load(Ordering::Relaxed),
-            error,
-        )
+        SnapshotSummary {
+            taken: self.taken.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            last_error: error,
+        }
     }
 }
 
@@ -97,7 +104,11 @@ impl Memory {
         if stores.is_empty() {
             stores.extend(self.source.stores());
         }
-        let _one = self.snapshots.one.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self
+            .snapshots
+            .writing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let directory = self.snapshot_directory();
         let mut taken = Vec::new();
         let mut failed = Vec::new();
@@ -163,9 +174,9 @@ impl Memory {
     /// # Errors
     /// The failure, as one sentence; the counters continue.
     fn clear(&self, name: &str) -> Result<(), String> {
-        let taken = self.snapshot(&[name.to_owned()])?;
+        let snapshots = self.snapshot(&[name.to_owned()])?;
         let store = self.source.find(name)?;
-        for period in taken {
+        for period in snapshots {
             let copy = SourceStore::open(Path::new(&period.file))?;
             let sum = store
                 .store

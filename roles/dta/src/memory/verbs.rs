@@ -12,7 +12,7 @@ use std::{
 };
 
 use memory::Region;
-use nic::verbs::{Device, Pair, Peer, WorkCompletion};
+use nic::verbs::{Device, Peer, QueuePair, RegisteredRegion, WorkCompletion};
 use rdma::responder::{Completion, QueuePairConfig, QueuePairError, QueuePairState, Registered};
 use wire::{
     dta::layout::{CHECKSUM_LEN, Geometry},
@@ -34,21 +34,45 @@ const OWN_PSN: u32 = 0;
 #[derive(Debug)]
 pub(super) struct Verbs {
     device: Device,
-    regions: Mutex<Vec<nic::verbs::Registered>>,
+    regions: Mutex<Vec<RegisteredRegion>>,
     /// Queue pairs by number, each with its state.
-    pairs: Mutex<BTreeMap<u32, (Pair, QueuePairState)>>,
+    pairs: Mutex<BTreeMap<u32, (QueuePair, QueuePairState)>>,
     /// Maximum number of queue pairs.
-    most: usize,
+    max_queue_pairs: usize,
     /// The smallest path MTU for which long slots were logged.
     warned_mtu: AtomicU16,
 }
 
+/// The reason why a queue pair was not created.
+#[derive(Debug)]
+pub(super) enum ConnectError {
+    /// The maximum number of queue pairs exists.
+    Full,
+    /// The message of the responder, the device or the system.
+    Refused(String),
+}
+
+impl From<nic::Error> for ConnectError {
+    fn from(error: nic::Error) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+impl From<QueuePairError> for ConnectError {
+    fn from(error: QueuePairError) -> Self {
+        match error {
+            QueuePairError::Full => Self::Full,
+            error => Self::Refused(error.to_string()),
+        }
+    }
+}
+
 impl Verbs {
-    /// Opens the device that has this address, for at most `most` queue pairs.
+    /// Opens the device that has this address, for at most `max_queue_pairs` queue pairs.
     ///
     /// # Errors
     /// There is no such device; the message suggests a fix.
-    pub(super) fn open(address: IpAddr, most: usize) -> Result<Self, CliError> {
+    pub(super) fn open(address: IpAddr, max_queue_pairs: usize) -> Result<Self, CliError> {
         let device = Device::open(address).map_err(|error| {
             CliError::new(format!(
                 "[collector.memory] mode = \"verbs\": {error}; or write mode = \"socket\""
@@ -58,7 +82,7 @@ impl Verbs {
             device,
             regions: Mutex::default(),
             pairs: Mutex::default(),
-            most,
+            max_queue_pairs,
             warned_mtu: AtomicU16::new(u16::MAX),
         })
     }
@@ -84,7 +108,7 @@ impl Verbs {
         }
     }
 
-    fn pairs(&self) -> MutexGuard<'_, BTreeMap<u32, (Pair, QueuePairState)>> {
+    fn pairs(&self) -> MutexGuard<'_, BTreeMap<u32, (QueuePair, QueuePairState)>> {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,7 +123,7 @@ impl Verbs {
     /// The system does not allow it.
     pub(super) fn register(&self, region: &Arc<Region>, start: u64) -> Result<Registered, nic::Error> {
         let registered = self.device.register_from(Arc::clone(region), start, true)?;
-        let named = Registered {
+        let remote = Registered {
             address: registered.address(),
             len: registered.len(),
             rkey: registered.key(),
@@ -108,25 +132,21 @@ impl Verbs {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(registered);
-        Ok(named)
+        Ok(remote)
     }
 
     /// Creates a queue pair.
     ///
     /// # Errors
-    /// `Ok(QueuePairError::Full)` at the limit, `Err` if the device or the system refuses.
-    pub(super) fn connect(
-        &self,
-        config: &QueuePairConfig,
-    ) -> Result<u32, Result<QueuePairError, nic::Error>> {
+    /// The limit is reached, or the device or the system refuses.
+    pub(super) fn connect(&self, config: &QueuePairConfig) -> Result<u32, ConnectError> {
         let mut pairs = self.pairs();
-        if pairs.len() >= self.most {
-            return Err(Ok(QueuePairError::Full));
+        if pairs.len() >= self.max_queue_pairs {
+            return Err(ConnectError::Full);
         }
         let mut pair = self
             .device
-            .pair(config.transport == Transport::Rc, 4, RECEIVES)
-            .map_err(Err)?;
+            .queue_pair(config.transport == Transport::Rc, 4, RECEIVES)?;
         let peer = Peer {
             address: config.path.destination,
             queue_pair: config.peer,
@@ -134,9 +154,8 @@ impl Verbs {
             own_psn: OWN_PSN,
             mtu: config.mtu as u16,
         };
-        pair.connect(&peer)
-            .and_then(|()| pair.receive(RECEIVES))
-            .map_err(Err)?;
+        pair.connect(&peer)?;
+        pair.receive(RECEIVES)?;
         let number = pair.number();
         pairs.insert(number, (pair, QueuePairState::Ready));
         Ok(number)
@@ -168,26 +187,24 @@ impl Verbs {
 }
 
 /// Reads the receive completions of a queue pair, and posts as many receives again. Returns the new state if it changed.
-fn receive(number: u32, pair: &mut Pair, completions: &mut Vec<Completion>) -> Option<QueuePairState> {
-    let mut done = [WorkCompletion::default(); 16];
-    let mut good = 0;
-    let mut bad = false;
-    for done in pair.received(&mut done) {
-        if done.status == 0 {
-            good += 1;
-            let immediate = done.immediate;
-            let len = done.len;
+fn receive(number: u32, pair: &mut QueuePair, completions: &mut Vec<Completion>) -> Option<QueuePairState> {
+    let mut buffer = [WorkCompletion::default(); 16];
+    let mut received = 0;
+    let mut has_failed = false;
+    for completion in pair.poll_received(&mut buffer) {
+        if completion.status == 0 {
+            received += 1;
             // A device does not report the address that it wrote to, but the immediate names the store.
             completions.push(Completion {
                 queue_pair: number,
-                immediate,
+                immediate: completion.immediate,
                 location: None,
-                len,
+                len: completion.len,
             });
         } else {
-            bad = true;
+            has_failed = true;
         }
     }
-    let stuck = good > 0 && pair.receive(good).is_err();
-    (bad || stuck).then_some(QueuePairState::Error)
+    let is_stuck = received > 0 && pair.receive(received).is_err();
+    (has_failed || is_stuck).then_some(QueuePairState::Error)
 }

@@ -8,6 +8,7 @@ use wire::Refusal;
 
 use super::Memory;
 use super::kernel::{Kernel, KernelStatus};
+use super::snapshots::SnapshotSummary;
 use crate::exchange::AdmissionView;
 use view::{Name, NamedCounts};
 
@@ -183,7 +184,11 @@ impl Memory {
     }
 
     fn snapshots_view(&self) -> SnapshotsView {
-        let (taken, failed, message) = self.snapshots.read();
+        let SnapshotSummary {
+            taken,
+            failed,
+            last_error: message,
+        } = self.snapshots.summary();
         let directory = self.snapshot_directory().display().to_string();
         SnapshotsView {
             taken,
@@ -223,7 +228,7 @@ impl Memory {
         }
         let dropped = Reason::ALL
             .iter()
-            .map(|why| (why.name(), stats.dropped[*why as usize]));
+            .map(|cause| (cause.name(), stats.dropped[*cause as usize]));
         MemoryView {
             mode: self.settings.mode.name().into(),
             xdp: xdp.map(XdpView::from_status),
@@ -242,7 +247,9 @@ impl Memory {
             packets: stats.packets,
             executed: stats.executed,
             duplicates: stats.duplicates,
-            refused: NamedCounts::nonzero(Refusal::ALL.map(|why| (why.name(), stats.refused[why.index()]))),
+            refused: NamedCounts::nonzero(
+                Refusal::ALL.map(|cause| (cause.name(), stats.refused[cause.index()])),
+            ),
             dropped: NamedCounts::nonzero(dropped.chain(own)),
             balanced,
             messages: stats.messages,

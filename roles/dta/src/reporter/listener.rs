@@ -63,15 +63,15 @@ impl Listener {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let closed = path.with_file_name(format!(".{name}-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&closed)?;
-        let made = Self::made(&closed.join("s"), path);
+        let bound = Self::bind_linked(&closed.join("s"), path);
         fs::remove_dir(&closed)?;
-        let socket = made?;
+        let socket = bound?;
         socket.set_nonblocking(true)?;
         Ok(Self::Unix(socket, path.to_owned(), inode(path)?))
     }
 
     /// Binds a socket at `first`, sets its permissions, and links it to `path`, which must not exist.
-    fn made(first: &Path, path: &Path) -> io::Result<UnixDatagram> {
+    fn bind_linked(first: &Path, path: &Path) -> io::Result<UnixDatagram> {
         let socket = UnixDatagram::bind(first)?;
         let named = fs::set_permissions(first, Permissions::from_mode(MODE))
             .and_then(|()| fs::hard_link(first, path));
@@ -129,8 +129,8 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         // Another program may have replaced the file meanwhile.
-        if let Self::Unix(_, path, own) = self
-            && inode(path).is_ok_and(|found| found == *own)
+        if let Self::Unix(_, path, own_inode) = self
+            && inode(path).is_ok_and(|inode| inode == *own_inode)
         {
             // If the removal fails, the next start replaces the file.
             let _ = fs::remove_file(path);

@@ -118,8 +118,8 @@ pub fn check(settings: &ReporterSettings, refuse: &mut dyn FnMut(&[&str], String
         ..
     } = settings;
     if collectors.is_empty() && map.is_none() {
-        let why = "nowhere to report to; add collectors = [\"192.0.2.100:40040\"] or the like";
-        return refuse(&["reporter", "collectors"], why.to_owned());
+        let problem = "nowhere to report to; add collectors = [\"192.0.2.100:40040\"] or the like";
+        return refuse(&["reporter", "collectors"], problem.to_owned());
     }
     if !collectors.is_empty() && map.is_some() {
         refuse(
@@ -135,17 +135,17 @@ pub fn check(settings: &ReporterSettings, refuse: &mut dyn FnMut(&[&str], String
     }
     let key = if map.is_some() { "map" } else { "collectors" };
     match settings.destinations() {
-        Err(why) => refuse(&["reporter", key], why),
+        Err(problem) => refuse(&["reporter", key], problem),
         Ok((to, _)) if to.iter().any(|address| address.is_ipv6() != control.is_ipv6()) => {
-            let why = "reports go to an address of another family than `control`; write control = \"[::]:40044\" for IPv6";
-            refuse(&["reporter", key], why.to_owned());
+            let problem = "reports go to an address of another family than `control`; write control = \"[::]:40044\" for IPv6";
+            refuse(&["reporter", key], problem.to_owned());
         }
         Ok(_) => {}
     }
     if let LocalListen::Udp(address) = listen
         && !address.ip().is_loopback()
     {
-        let why = "reports are not authenticated, so only programs of this machine may send them; write a path, or 127.0.0.1 with a port";
-        refuse(&["reporter", "listen"], why.to_owned());
+        let problem = "reports are not authenticated, so only programs of this machine may send them; write a path, or 127.0.0.1 with a port";
+        refuse(&["reporter", "listen"], problem.to_owned());
     }
 }

@@ -134,16 +134,18 @@ impl Peers {
             let Some(peer) = self.list.get_mut(usize::from(collector)) else {
                 return;
             };
-            let own = std::iter::from_fn(|| frames.next_if(|(of, _)| *of == collector));
-            let (Some(target), Some(socket)) =
-                (peer.target, peer.socket.and_then(|at| self.sockets.get_mut(at)))
-            else {
-                peer.sent.failed += own.count() as u64;
+            let collector_frames = std::iter::from_fn(|| frames.next_if(|(index, _)| *index == collector));
+            let (Some(target), Some(socket)) = (
+                peer.target,
+                peer.socket.and_then(|socket| self.sockets.get_mut(socket)),
+            ) else {
+                peer.sent.failed += collector_frames.count() as u64;
                 continue;
             };
             let skipped = Path::new(target.ip(), target.ip(), 0).headers_len();
             // Skip the Ethernet, IP and UDP headers, which the socket adds.
-            let sent = socket.send(own.filter_map(|(_, frame)| Some((target, frame.get(skipped..)?))));
+            let sent =
+                socket.send(collector_frames.filter_map(|(_, frame)| Some((target, frame.get(skipped..)?))));
             peer.sent.sent += sent.sent;
             peer.sent.failed += sent.failed;
             peer.sent.no_buffers += sent.no_buffers;
@@ -274,7 +276,7 @@ impl Peers {
         };
         let socket = peer
             .socket
-            .and_then(|at| self.sockets.get(at))
+            .and_then(|socket| self.sockets.get(socket))
             .map(udp::Receiver::local_addr);
         let verbs = RdmaTransport::verbs(settings).map(|address| SocketAddr::new(address, PORT));
         let source = verbs.or(socket).ok_or("no socket")?;

@@ -358,9 +358,9 @@ impl Worker {
             .into_iter()
             .flatten()
             .min();
-        let left = due.map_or(u64::MAX, |due| due.saturating_sub(self.now()));
-        let pending = self.intercepted.as_ref().is_some_and(Intercepted::is_pending);
-        Duration::from_nanos(left).min(if pending { RETRY } else { SLEEP })
+        let wait = due.map_or(u64::MAX, |due| due.saturating_sub(self.now()));
+        let is_pending = self.intercepted.as_ref().is_some_and(Intercepted::is_pending);
+        Duration::from_nanos(wait).min(if is_pending { RETRY } else { SLEEP })
     }
 
     /// Processes the reports received for one collector.
@@ -460,9 +460,9 @@ impl Worker {
     fn send_messages(&mut self) {
         let port = self.settings.control_port;
         for (collector, reports) in self.reports.iter_mut().enumerate() {
-            let own = self.messages.to_reporters_of(collector);
-            let own = own.map(|(to, payload)| (reporter_address(to, port), payload));
-            let sent = reports.receiver.send(own);
+            let replies = self.messages.to_reporters_of(collector);
+            let replies = replies.map(|(to, payload)| (reporter_address(to, port), payload));
+            let sent = reports.receiver.send(replies);
             reports.sent.sent += sent.sent;
             reports.sent.failed += sent.failed + sent.no_buffers;
         }
@@ -488,12 +488,21 @@ fn reporter_address(reporter: SocketAddr, port: u16) -> SocketAddr {
     }
 }
 
+/// A reply to a reporter.
+#[derive(Debug)]
+struct Reply {
+    /// Offset of the end of its bytes.
+    end: usize,
+    to: SocketAddr,
+    /// Index of the collector.
+    collector: u8,
+}
+
 /// Replies to reporters that have not been sent yet, concatenated.
 #[derive(Debug, Default)]
 struct Messages {
     bytes: Vec<u8>,
-    /// End offset of each reply, its destination, and its collector's index.
-    ends: Vec<(usize, SocketAddr, u8)>,
+    replies: Vec<Reply>,
     /// Datagrams on the response sockets that are not valid responses, by reason.
     unreadable: wire::RefusalCounts,
 }
@@ -501,21 +510,26 @@ struct Messages {
 impl Output for Messages {
     fn control(&mut self, to: SocketAddr, collector: u8, payload: &[u8]) {
         self.bytes.extend_from_slice(payload);
-        self.ends.push((self.bytes.len(), to, collector));
+        self.replies.push(Reply {
+            end: self.bytes.len(),
+            to,
+            collector,
+        });
     }
 }
 
 impl Messages {
     /// Iterates over the replies to reporters of one collector.
     fn to_reporters_of(&self, collector: usize) -> impl Iterator<Item = (SocketAddr, &[u8])> {
-        let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, ..)| *end));
-        let all = starts.zip(&self.ends);
-        let own = all.filter(move |(_, (.., of))| usize::from(*of) == collector);
-        own.map(|(start, (end, to, _))| (*to, &self.bytes[start..*end]))
+        let starts = std::iter::once(0).chain(self.replies.iter().map(|reply| reply.end));
+        starts
+            .zip(&self.replies)
+            .filter(move |(_, reply)| usize::from(reply.collector) == collector)
+            .map(|(start, reply)| (reply.to, &self.bytes[start..reply.end]))
     }
 
     fn clear(&mut self) {
         self.bytes.clear();
-        self.ends.clear();
+        self.replies.clear();
     }
 }

@@ -1,7 +1,7 @@
 //! Implements [`Transport`] on an RDMA device ([`nic::verbs`]), with one unreliable and one reliable queue pair per collector.
 //!
 //! The device itself retransmits lost packets on a working connection. When a connection breaks, the requests that it had not
-//! completed are posted to the next one: their data is still in the send slots, and [`Head`] holds their targets. Without a
+//! completed are posted to the next one: their data is still in the send slots, and [`OutstandingRequest`] holds their targets. Without a
 //! connection the transport refuses all operations, and the translator buffers reliable ones in local memory.
 
 use std::{collections::VecDeque, net::IpAddr};
@@ -31,15 +31,15 @@ pub(super) struct Verbs {
 
 /// An outstanding request on a reliable queue pair.
 #[derive(Clone, Copy, Debug)]
-struct Head {
+struct OutstandingRequest {
     region: u16,
     /// True for the last request of its operation.
-    ends: bool,
-    what: Operation,
+    is_last: bool,
+    operation: Operation,
     offset: u64,
     len: u32,
     /// True if the region has been replaced, so that the request must not be posted again.
-    outdated: bool,
+    is_outdated: bool,
 }
 
 /// A request's operation: a write, with its immediate, or a fetch-and-add of a delta.
@@ -59,18 +59,20 @@ struct Target {
 
 #[derive(Debug)]
 struct VerbsLink {
-    offered: Option<Pairs>,
-    pairs: Option<Pairs>,
+    /// Queue pairs of an offer that the collector has not accepted yet.
+    offered: Option<QueuePairs>,
+    /// Queue pairs of the latest connection.
+    connected: Option<QueuePairs>,
     regions: Vec<RemoteRegion>,
     /// Outstanding requests on the reliable queue pair, in posting order.
-    heads: VecDeque<Head>,
+    outstanding: VecDeque<OutstandingRequest>,
     state: State,
     event: Option<Cause>,
     stats: Stats,
 }
 
 #[derive(Debug)]
-struct Pairs {
+struct QueuePairs {
     unreliable: Sender,
     reliable: Sender,
     /// First PSNs of the unreliable and the reliable queue pair.
@@ -85,9 +87,9 @@ impl Verbs {
     pub(super) fn open(address: IpAddr, collectors: usize, seed: u32) -> Result<Self, nic::Error> {
         let links = (0..collectors).map(|_| VerbsLink {
             offered: None,
-            pairs: None,
+            connected: None,
             regions: Vec::new(),
-            heads: VecDeque::with_capacity(DEPTH as usize),
+            outstanding: VecDeque::with_capacity(DEPTH as usize),
             state: State::Down,
             event: None,
             stats: Stats::default(),
@@ -123,9 +125,9 @@ impl Verbs {
         // The next pseudo-random PSNs (an LCG), 24 bits each, which differ from the previous ones.
         self.seed = self.seed.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
         let psn = [self.seed >> 8, self.seed & 0xff_ffff];
-        let numbers = [unreliable.pair().number(), reliable.pair().number()];
+        let numbers = [unreliable.queue_pair().number(), reliable.queue_pair().number()];
         let link = self.link(collector).ok_or("no such collector")?;
-        link.offered = Some(Pairs {
+        link.offered = Some(QueuePairs {
             unreliable,
             reliable,
             psn,
@@ -171,7 +173,10 @@ impl Verbs {
                 own_psn,
                 mtu,
             };
-            sender.pair().connect(&peer).map_err(|error| error.to_string())?;
+            sender
+                .queue_pair()
+                .connect(&peer)
+                .map_err(|error| error.to_string())?;
         }
         link.regions = to.regions.to_vec();
         link.take_over(pairs);
@@ -204,7 +209,7 @@ impl Verbs {
     pub(super) fn deadline(&self) -> Option<u64> {
         self.links
             .iter()
-            .any(|link| link.state == State::Up && !link.heads.is_empty())
+            .any(|link| link.state == State::Up && !link.outstanding.is_empty())
             .then(|| self.now.saturating_add(POLL_INTERVAL))
     }
 
@@ -221,69 +226,76 @@ impl Verbs {
 
 impl VerbsLink {
     /// Switches to new queue pairs, and first posts the previous pairs' outstanding requests on them.
-    fn take_over(&mut self, mut pairs: Pairs) {
+    fn take_over(&mut self, mut pairs: QueuePairs) {
         self.poll();
-        let before = self.pairs.take();
-        let first = before.as_ref().map_or(0, |pairs| pairs.reliable.counts().1);
-        let heads = self.heads.len();
+        let previous = self.connected.take();
+        let first = previous.as_ref().map_or(0, |pairs| pairs.reliable.completed());
+        let count = self.outstanding.len();
         let mut data = vec![0; SLOT];
-        for request in first..first + heads as u64 {
-            let Some(head) = self.heads.pop_front() else { break };
-            let data = &mut data[..head.len as usize];
-            let len = match head.what {
-                Operation::Add(_) => 8,
-                Operation::Write(_) => u64::from(head.len).max(1),
+        for request in first..first + count as u64 {
+            let Some(outstanding) = self.outstanding.pop_front() else {
+                break;
             };
-            let place = find(&self.regions, head.region, head.offset, len);
-            let sent = match (head.what, place) {
-                _ if head.outdated => false,
+            let data = &mut data[..outstanding.len as usize];
+            let len = match outstanding.operation {
+                Operation::Add(_) => 8,
+                Operation::Write(_) => u64::from(outstanding.len).max(1),
+            };
+            let target = locate(&self.regions, outstanding.region, outstanding.offset, len);
+            let is_sent = match (outstanding.operation, target) {
+                _ if outstanding.is_outdated => false,
                 // The region may lie elsewhere now.
-                (Operation::Add(_), Ok((address, _))) if !address.is_multiple_of(8) => false,
-                (Operation::Add(delta), Ok((address, key))) => {
+                (Operation::Add(_), Ok(RemoteBytes { address, .. })) if !address.is_multiple_of(8) => false,
+                (Operation::Add(delta), Ok(RemoteBytes { address, rkey })) => {
                     self.stats.uncertain_fetch_adds += 1;
-                    pairs.reliable.add(address, key, delta).is_ok()
+                    pairs.reliable.fetch_add(address, rkey, delta).is_ok()
                 }
-                (Operation::Write(immediate), Ok((address, key))) => {
+                (Operation::Write(immediate), Ok(RemoteBytes { address, rkey })) => {
                     self.stats.uncertain_immediates += u64::from(immediate.is_some());
-                    before
+                    previous
                         .as_ref()
-                        .is_some_and(|before| before.reliable.pending(request, data))
-                        && pairs.reliable.write(address, key, data, immediate).is_ok()
+                        .is_some_and(|previous| previous.reliable.copy_pending(request, data))
+                        && pairs.reliable.write(address, rkey, data, immediate).is_ok()
                 }
                 (_, Err(_)) => false,
             };
-            if sent {
+            if is_sent {
                 self.stats.frames += 1;
                 self.stats.retransmitted += 1;
-                self.heads.push_back(head);
-            } else if head.ends {
+                self.outstanding.push_back(outstanding);
+            } else if outstanding.is_last {
                 self.stats.given_up[GivenUp::NoPlace as usize] += 1;
                 self.stats.unacknowledged -= 1;
             }
         }
-        self.pairs = Some(pairs);
+        self.connected = Some(pairs);
         self.state = State::Up;
         self.stats.connections += 1;
     }
 
     /// Polls the completion queues, and detects a broken queue pair.
     fn poll(&mut self) {
-        let Some(pairs) = &mut self.pairs else { return };
-        let before = pairs.reliable.counts().1;
-        pairs.unreliable.collect();
-        pairs.reliable.collect();
-        for _ in before..pairs.reliable.counts().1 {
-            if self.heads.pop_front().is_some_and(|head| head.ends) {
+        let Some(pairs) = &mut self.connected else { return };
+        let completed_before = pairs.reliable.completed();
+        pairs.unreliable.poll();
+        pairs.reliable.poll();
+        for _ in completed_before..pairs.reliable.completed() {
+            if self
+                .outstanding
+                .pop_front()
+                .is_some_and(|request| request.is_last)
+            {
                 self.stats.acknowledged += 1;
                 self.stats.unacknowledged -= 1;
             }
         }
         if self.state == State::Up
-            && let Some(status) = pairs.reliable.broken().or(pairs.unreliable.broken())
+            && let Some(status) = pairs.reliable.error_status().or(pairs.unreliable.error_status())
         {
             tracing::warn!("an RDMA request failed: {}", nic::verbs::status_name(status));
             let cause = cause(status);
-            (self.state, self.event) = (State::Broken(cause), Some(cause));
+            self.state = State::Broken(cause);
+            self.event = Some(cause);
             self.stats.broken += 1;
         }
     }
@@ -300,14 +312,14 @@ impl VerbsLink {
     }
 
     fn credit(&self, reliable: bool) -> u32 {
-        let Some(pairs) = self.pairs.as_ref().filter(|_| self.state == State::Up) else {
+        let Some(pairs) = self.connected.as_ref().filter(|_| self.state == State::Up) else {
             return 0;
         };
         // An operation may need two requests.
         if reliable {
-            pairs.reliable.room() / 2
+            pairs.reliable.free_slots() / 2
         } else {
-            pairs.unreliable.room() / 2
+            pairs.unreliable.free_slots() / 2
         }
     }
 
@@ -320,16 +332,16 @@ impl VerbsLink {
         reliable: bool,
     ) -> Result<(), Refused> {
         let Target { region, offset } = target;
-        let (address, key) = find(&self.regions, region, offset, data.len() as u64)?;
-        let up = self.state == State::Up;
-        let pairs = self.pairs.as_mut().filter(|_| up).ok_or(Refused::Down)?;
+        let RemoteBytes { address, rkey } = locate(&self.regions, region, offset, data.len() as u64)?;
+        let is_up = self.state == State::Up;
+        let pairs = self.connected.as_mut().filter(|_| is_up).ok_or(Refused::Down)?;
         let sender = if reliable {
             &mut pairs.reliable
         } else {
             &mut pairs.unreliable
         };
         let requests = data.len().div_ceil(SLOT).max(1);
-        if (sender.room() as usize) < requests {
+        if (sender.free_slots() as usize) < requests {
             return Err(if reliable {
                 Refused::RetransmitFull
             } else {
@@ -339,10 +351,10 @@ impl VerbsLink {
         for request in 0..requests {
             let start = request * SLOT;
             let part = &data[start..data.len().min(start + SLOT)];
-            let ends = request + 1 == requests;
-            let immediate = immediate.filter(|_| ends);
+            let is_last = request + 1 == requests;
+            let immediate = immediate.filter(|_| is_last);
             if sender
-                .write(address + start as u64, key, part, immediate)
+                .write(address + start as u64, rkey, part, immediate)
                 .is_err()
             {
                 // There was room, so the device itself refused. Earlier requests of this write may already be posted.
@@ -355,15 +367,13 @@ impl VerbsLink {
             self.stats.frames += 1;
             self.stats.bytes += part.len() as u64;
             if reliable {
-                let what = Operation::Write(immediate);
-                let offset = offset + start as u64;
-                self.heads.push_back(Head {
+                self.outstanding.push_back(OutstandingRequest {
                     region,
-                    ends,
-                    what,
-                    offset,
+                    is_last,
+                    operation: Operation::Write(immediate),
+                    offset: offset + start as u64,
                     len: part.len() as u32,
-                    outdated: false,
+                    is_outdated: false,
                 });
             }
         }
@@ -376,23 +386,23 @@ impl VerbsLink {
     /// Posts an atomic fetch-and-add on the reliable queue pair.
     fn fetch_add(&mut self, target: Target, delta: u64) -> Result<(), Refused> {
         let Target { region, offset } = target;
-        let (address, key) = find(&self.regions, region, offset, 8)?;
+        let RemoteBytes { address, rkey } = locate(&self.regions, region, offset, 8)?;
         if !address.is_multiple_of(8) {
             return Err(Refused::Misaligned);
         }
-        let up = self.state == State::Up;
-        let pairs = self.pairs.as_mut().filter(|_| up).ok_or(Refused::Down)?;
+        let is_up = self.state == State::Up;
+        let pairs = self.connected.as_mut().filter(|_| is_up).ok_or(Refused::Down)?;
         // Two: an immediate may follow in a separate request.
-        if pairs.reliable.room() < 2 || pairs.reliable.add(address, key, delta).is_err() {
+        if pairs.reliable.free_slots() < 2 || pairs.reliable.fetch_add(address, rkey, delta).is_err() {
             return Err(Refused::RetransmitFull);
         }
-        self.heads.push_back(Head {
+        self.outstanding.push_back(OutstandingRequest {
             region,
-            ends: true,
-            what: Operation::Add(delta),
+            is_last: true,
+            operation: Operation::Add(delta),
             offset,
             len: 0,
-            outdated: false,
+            is_outdated: false,
         });
         self.stats.frames += 1;
         self.stats.reliable += 1;
@@ -414,10 +424,10 @@ impl Transport for Verbs {
         }
     }
 
-    fn give_up(&mut self, place: RemoteAddr) {
-        if let Some(link) = self.link(place.collector) {
-            for head in &mut link.heads {
-                head.outdated |= head.region == place.region;
+    fn give_up(&mut self, remote: RemoteAddr) {
+        if let Some(link) = self.link(remote.collector) {
+            for request in &mut link.outstanding {
+                request.is_outdated |= request.region == remote.region;
             }
         }
     }
@@ -428,19 +438,18 @@ impl Transport for Verbs {
 
     fn write(
         &mut self,
-        place: RemoteAddr,
+        remote: RemoteAddr,
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
         reliable: bool,
     ) -> Result<(), Blocked> {
-        let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
+        let link = self.link(remote.collector).ok_or(Blocked::NoRegion)?;
         let target = Target {
-            region: place.region,
+            region: remote.region,
             offset,
         };
-        let written = link.write(target, data, immediate, reliable);
-        written
+        link.write(target, data, immediate, reliable)
             .or_else(|refused| {
                 // The device may have completed requests since the last poll, so poll and retry once.
                 if matches!(refused, Refused::RetransmitFull | Refused::OutboxFull) {
@@ -454,14 +463,14 @@ impl Transport for Verbs {
 
     fn add(
         &mut self,
-        place: RemoteAddr,
+        remote: RemoteAddr,
         offset: u64,
         delta: u64,
         immediate: Option<u32>,
     ) -> Result<(), Blocked> {
-        let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
+        let link = self.link(remote.collector).ok_or(Blocked::NoRegion)?;
         let target = Target {
-            region: place.region,
+            region: remote.region,
             offset,
         };
         link.fetch_add(target, delta)
@@ -475,8 +484,14 @@ impl Transport for Verbs {
     }
 }
 
-/// Returns the remote address and the R_Key of `len` bytes in a region.
-fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<(u64, u32), Refused> {
+/// Bytes of remote memory, as an RDMA request names them.
+struct RemoteBytes {
+    address: u64,
+    rkey: u32,
+}
+
+/// Locates `len` bytes of a region.
+fn locate(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<RemoteBytes, Refused> {
     let known_region = regions
         .iter()
         .find(|known| known.region == region)
@@ -485,15 +500,25 @@ fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<
     if end > known_region.len {
         return Err(Refused::OutOfRange);
     }
-    Ok((known_region.address + offset, known_region.rkey))
+    Ok(RemoteBytes {
+        address: known_region.address + offset,
+        rkey: known_region.rkey,
+    })
 }
 
-/// Converts a work completion status of libibverbs (`enum ibv_wc_status`).
+/// `IBV_WC_REM_INV_REQ_ERR` of `enum ibv_wc_status` (infiniband/verbs.h).
+const REMOTE_INVALID_REQUEST: u32 = 9;
+/// `IBV_WC_REM_ACCESS_ERR` of the same enumeration.
+const REMOTE_ACCESS: u32 = 10;
+/// `IBV_WC_REM_OP_ERR` of the same enumeration.
+const REMOTE_OPERATION: u32 = 11;
+
+/// Converts a work completion status of libibverbs.
 fn cause(status: u32) -> Cause {
     match status {
-        9 => Cause::InvalidRequest,
-        10 => Cause::RemoteAccess,
-        11 => Cause::RemoteOperational,
+        REMOTE_INVALID_REQUEST => Cause::InvalidRequest,
+        REMOTE_ACCESS => Cause::RemoteAccess,
+        REMOTE_OPERATION => Cause::RemoteOperational,
         _ => Cause::NoResponse,
     }
 }

@@ -230,15 +230,17 @@ impl Worker {
             acknowledged: stats.acknowledged,
             unacknowledged: stats.unacknowledged,
             given_up: NamedCounts::nonzero(
-                GivenUp::ALL.map(|why| (why.name(), stats.given_up[why as usize])),
+                GivenUp::ALL.map(|cause| (cause.name(), stats.given_up[cause as usize])),
             ),
-            refused: NamedCounts::nonzero(Refused::ALL.map(|why| (why.name(), stats.refused[why as usize]))),
+            refused: NamedCounts::nonzero(
+                Refused::ALL.map(|cause| (cause.name(), stats.refused[cause as usize])),
+            ),
             frames: stats.frames,
             frame_bytes: stats.bytes,
             retransmitted: stats.retransmitted,
             unsent: peer.sent.failed + peer.sent.no_buffers,
             responses: NamedCounts::nonzero(
-                Response::ALL.map(|what| (what.name(), stats.responses[what as usize])),
+                Response::ALL.map(|kind| (kind.name(), stats.responses[kind as usize])),
             ),
             timeouts: stats.timeouts,
             connections: stats.connections,

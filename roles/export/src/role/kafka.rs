@@ -52,6 +52,13 @@ type Numbers = BTreeMap<i32, Option<(ProducerId, i32)>>;
 /// The connection and the results of its chunks, or the reason they are unknown.
 type Answer = Result<(Connection, Vec<Produced>), String>;
 
+/// The answer of a leader to the request for some of its partitions.
+struct LeaderAnswer {
+    leader: i32,
+    partitions: Vec<i32>,
+    answer: Answer,
+}
+
 impl KafkaLink {
     /// Creates the link without connecting.
     pub(super) fn new(sink: Kafka, destination: Destination, timeout: Duration) -> Self {
@@ -140,7 +147,7 @@ impl KafkaLink {
     /// the others, and which brokers answer.
     async fn ask_each(&mut self) -> Result<(), String> {
         let destination = &self.destination;
-        let asked = destination.authority.split(',').map(|authority| async move {
+        let connections = destination.authority.split(',').map(|authority| async move {
             let guide = time::timeout(ASK, Connection::open(destination, authority, &WRITING)).await;
             let guide = guide.unwrap_or_else(|_| {
                 Err(format!("{authority} does not answer in time; start it, or correct the url").into())
@@ -149,7 +156,7 @@ impl KafkaLink {
         });
         let mut answering = Vec::new();
         let mut wrong = Vec::new();
-        for (authority, guide) in all(asked).await {
+        for (authority, guide) in all(connections).await {
             match guide {
                 Ok(guide) => {
                     answering.push(authority);
@@ -252,8 +259,8 @@ impl KafkaLink {
         self.guide = Some(guide);
         match id {
             Ok(id) => self.producer.begin(id),
-            // CLUSTER_AUTHORIZATION_FAILED: before Kafka 2.8, an idempotent producer needs more than write access.
-            Err(31) => self.is_unnumbered = true,
+            // Before Kafka 2.8, an idempotent producer needs more than write access.
+            Err(kafka::CLUSTER_AUTHORIZATION_FAILED) => self.is_unnumbered = true,
             Err(error) => return Err(format!("no number for this producer: {}", kafka::name(error)).into()),
         }
         Ok(())
@@ -289,24 +296,32 @@ impl KafkaLink {
         let leaders = &mut self.leaders;
         let round = &round;
         let requests = by_leader.into_iter().map(|(leader, partitions)| {
-            let kept = leaders.remove(&leader);
-            async move { round.request(leader, partitions, kept).await }
+            let connection = leaders.remove(&leader);
+            async move { round.request(leader, partitions, connection).await }
         });
-        for (leader, partitions, answer) in all(requests).await {
-            self.settle(exchange, leader, partitions, answer);
+        for answer in all(requests).await {
+            self.settle(exchange, answer);
         }
     }
 
     /// Records a leader's answer for each of its partitions.
-    fn settle(&mut self, exchange: &mut Exchange, leader: i32, mut open: Vec<i32>, answer: Answer) {
+    fn settle(&mut self, exchange: &mut Exchange, answer: LeaderAnswer) {
+        let LeaderAnswer {
+            leader,
+            partitions: mut unanswered,
+            answer,
+        } = answer;
         let words = match answer {
             Ok((connection, answer)) => {
                 let topic = self.sink.topic(self.stream);
                 for produced in answer {
-                    let Some(at) = open.iter().position(|partition| *partition == produced.partition) else {
+                    let Some(index) = unanswered
+                        .iter()
+                        .position(|partition| *partition == produced.partition)
+                    else {
                         continue;
                     };
-                    open.swap_remove(at);
+                    unanswered.swap_remove(index);
                     let count = exchange.count(produced.partition);
                     let verdict = exchange.produced(&topic, &produced);
                     if matches!(verdict, Verdict::Moved | Verdict::Forgotten) {
@@ -322,7 +337,8 @@ impl KafkaLink {
                 words
             }
         };
-        open.iter()
+        unanswered
+            .iter()
             .for_each(|partition| exchange.failed(*partition, &words));
     }
 }
@@ -343,19 +359,24 @@ impl Round<'_> {
         &self,
         leader: i32,
         partitions: Vec<i32>,
-        kept: Option<Connection>,
-    ) -> (i32, Vec<i32>, Answer) {
+        connection: Option<Connection>,
+    ) -> LeaderAnswer {
         let answer = match self.topology.brokers.get(&leader) {
             None => Err(format!(
                 "partition {} has no leader now",
                 partitions.first().unwrap_or(&0)
             )),
             Some(address) => {
-                let answer = time::timeout_at(self.deadline, self.call(address, &partitions, kept)).await;
+                let answer =
+                    time::timeout_at(self.deadline, self.call(address, &partitions, connection)).await;
                 answer.unwrap_or_else(|_| Err(format!("{address} does not answer in time")))
             }
         };
-        (leader, partitions, answer)
+        LeaderAnswer {
+            leader,
+            partitions,
+            answer,
+        }
     }
 
     /// Sends one Produce request for these partitions, over the kept connection if it is still open.
@@ -410,7 +431,7 @@ async fn all<T>(work: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut running: Vec<_> = work.map(Box::pin).collect();
     let mut ended = Vec::with_capacity(running.len());
     future::poll_fn(|context| {
-        running.retain_mut(|one| match one.as_mut().poll(context) {
+        running.retain_mut(|future| match future.as_mut().poll(context) {
             Poll::Ready(value) => {
                 ended.push(value);
                 false

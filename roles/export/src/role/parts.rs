@@ -7,23 +7,23 @@ use export::record::RollupPart;
 use store::{Follower, StoredRecord, StreamPosition};
 
 /// Maximum number of rollups remembered. The parts of one are close together in the store, because workers write every second.
-const MOST: usize = 1 << 18;
-/// Number of records before the start that are read again, which span about as much time as [`MOST`] rollups.
-const BACK: u64 = 1 << 17;
+const MAX_ROLLUPS: usize = 1 << 18;
+/// Number of records before the start that are read again, which span about as much time as [`MAX_ROLLUPS`] rollups.
+const REREAD_RECORDS: u64 = 1 << 17;
 /// Number of records per read.
-const CHUNK: usize = 4096;
+const CHUNK_RECORDS: usize = 4096;
 
 /// Numbers the parts of each rollup in the order of the store, so that a part has the same number whenever it is sent, however
-/// pages are cut. This holds for any starting point if a rollup's parts are at most [`BACK`] records apart. A later part may
+/// pages are cut. This holds for any starting point if a rollup's parts are at most [`REREAD_RECORDS`] records apart. A later part may
 /// get a number in use, which may differ after a restart; the server then rejects it, and it is counted.
 #[derive(Default, Debug)]
 pub(super) struct Parts {
     /// Number of parts before the page, by rollup ID. Rollups with the same ID both count, which only leaves gaps.
-    known: HashMap<u32, u16>,
-    /// An older generation of `known`, which is dropped next.
-    older: HashMap<u32, u16>,
+    part_counts: HashMap<u32, u16>,
+    /// An older generation of `part_counts`, which is dropped next.
+    older_part_counts: HashMap<u32, u16>,
     /// The counts of the current page.
-    page: HashMap<u32, u16>,
+    page_counts: HashMap<u32, u16>,
     /// Start of the current page.
     from: Option<StreamPosition>,
     /// End of the last page, once it has been read.
@@ -45,16 +45,16 @@ impl Parts {
             self.settle();
         } else if self.from != Some(from) {
             *self = Self::default();
-            let mut at = StreamPosition {
-                row: from.row.saturating_sub(BACK),
+            let mut position = StreamPosition {
+                row: from.row.saturating_sub(REREAD_RECORDS),
                 ..from
             };
-            while at < from {
+            while position < from {
                 let chunk = follower.read(
                     collector::event::Stream::Rollups,
-                    at,
+                    position,
                     Some(from),
-                    CHUNK,
+                    CHUNK_RECORDS,
                     usize::MAX,
                 )?;
                 for stored in &chunk.records {
@@ -70,13 +70,13 @@ impl Parts {
                     }
                 }
                 self.settle();
-                if chunk.end <= at {
+                if chunk.end <= position {
                     break;
                 }
-                at = chunk.end;
+                position = chunk.end;
             }
         }
-        self.page.clear();
+        self.page_counts.clear();
         self.from = Some(from);
         self.end = None;
         Ok(())
@@ -90,20 +90,21 @@ impl Parts {
     /// Numbers the next part.
     pub(super) fn number(&mut self, part: &mut RollupPart) {
         let id = part.id() as u32;
-        let here = self.page.entry(id).or_default();
-        let before = [&self.known, &self.older].map(|known| known.get(&id).copied().unwrap_or(0));
-        part.nth = before.into_iter().fold(*here, u16::saturating_add);
-        *here = here.saturating_add(1);
+        let page_count = self.page_counts.entry(id).or_default();
+        let earlier_counts =
+            [&self.part_counts, &self.older_part_counts].map(|counts| counts.get(&id).copied().unwrap_or(0));
+        part.nth = earlier_counts.into_iter().fold(*page_count, u16::saturating_add);
+        *page_count = page_count.saturating_add(1);
     }
 
     /// Adds the counts of a page that will not be read again.
     fn settle(&mut self) {
-        for (id, count) in self.page.drain() {
-            if self.known.len() >= MOST / 2 {
-                self.older = std::mem::take(&mut self.known);
+        for (id, count) in self.page_counts.drain() {
+            if self.part_counts.len() >= MAX_ROLLUPS / 2 {
+                self.older_part_counts = std::mem::take(&mut self.part_counts);
             }
-            let known = self.known.entry(id).or_default();
-            *known = known.saturating_add(count);
+            let total = self.part_counts.entry(id).or_default();
+            *total = total.saturating_add(count);
         }
     }
 }

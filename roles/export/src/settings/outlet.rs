@@ -119,14 +119,14 @@ pub struct Share {
 }
 
 /// Memory for decoding the longest answer of Kafka, bytes.
-const LARGEST_ANSWER: usize = protocol::MAX_ANSWER + log::UNPACKING;
+const MAX_ANSWER_MEMORY: usize = protocol::MAX_ANSWER + log::UNPACKING;
 /// Maximum size of a batch, bytes. It is below the size of a batch that is sent again. With very many partitions, batches wait
 /// for memory.
 const MAX_BATCH: usize = 40 << 20;
-const LEAST_BATCH: usize = 64 << 10;
+const MIN_BATCH: usize = 64 << 10;
 
 /// Maximum number of outlets that share the partitions.
-const MOST: u32 = 1_000;
+const MAX_SHARES: u32 = 1_000;
 
 impl FromStr for Share {
     type Err = ();
@@ -141,7 +141,7 @@ impl FromStr for Share {
             part: part.parse().map_err(drop)?,
             of: of.parse().map_err(drop)?,
         };
-        match (1..=share.of).contains(&share.part) && share.of <= MOST {
+        match (1..=share.of).contains(&share.part) && share.of <= MAX_SHARES {
             true => Ok(share),
             false => Err(()),
         }
@@ -274,7 +274,7 @@ impl OutletSettings {
     /// Returns the memory for answers of Kafka, and the memory for batches and requests, bytes.
     pub fn spaces(&self) -> (usize, usize) {
         let memory = usize::try_from(self.memory.0).unwrap_or(usize::MAX);
-        let answers = (memory / 4).max(LARGEST_ANSWER);
+        let answers = (memory / 4).max(MAX_ANSWER_MEMORY);
         (answers, memory.saturating_sub(answers))
     }
 
@@ -284,7 +284,7 @@ impl OutletSettings {
         let batch = self.spaces().1 / 2 / COPIES_PER_PAGE / partitions.max(1);
         DeliverySettings {
             records: self.batch,
-            bytes: batch.saturating_sub(MAX_OVERSHOOT).clamp(LEAST_BATCH, MAX_BATCH),
+            bytes: batch.saturating_sub(MAX_OVERSHOOT).clamp(MIN_BATCH, MAX_BATCH),
             linger: nanoseconds(self.linger),
             timeout: nanoseconds(self.timeout),
             ..DeliverySettings::default()

@@ -40,7 +40,7 @@ use super::{
     Local,
     clock::Now,
     drivers::{Driver, Namespaces},
-    journal::{self, Journal, Kept},
+    journal::{self, Journal, StoredIntent},
     learn::LearnedLink,
     progress::{Progress, States},
     view::{DomainView, Entry, ManagerHistoryView, PlanView},
@@ -142,20 +142,20 @@ struct ManagedIntent {
     intent: Intent,
     /// When it ends, by the system's clock, ns.
     end: Option<u64>,
-    kept: Kept,
+    stored: StoredIntent,
     origin: Origin,
 }
 
 impl ManagedIntent {
     /// An intent that is added now.
-    fn new(intent: Intent, kept: Kept, origin: Origin, now: Now) -> Self {
+    fn new(intent: Intent, stored: StoredIntent, origin: Origin, now: Now) -> Self {
         Self {
             end: intent.until.map(|until| until.end(now.wall)),
             intent: Intent {
                 until: None,
                 ..intent
             },
-            kept,
+            stored,
             origin,
         }
     }
@@ -316,9 +316,9 @@ impl Core {
 
     /// Adopts the intents in the journal.
     fn restore(&mut self, now: Now) -> Result<(), store::Error> {
-        for (name, kept) in self.journal.intents()? {
-            match intents::read(&kept.body, self.detection.collects(), now.wall) {
-                Ok(intent) => self.hold(ManagedIntent::new(intent, kept, Origin::Api, now), now),
+        for (name, stored) in self.journal.intents()? {
+            match intents::read(&stored.body, self.detection.collects(), now.wall) {
+                Ok(intent) => self.hold(ManagedIntent::new(intent, stored, Origin::Api, now), now),
                 // The intent ended while the process was down, or another version wrote it.
                 Err(error) => {
                     tracing::warn!(intent = name, error, "an intent is dropped");
@@ -369,11 +369,11 @@ impl Core {
             self.totals.clear();
             self.budgets = budgets::BudgetControl::default();
             self.detection.is_due = true;
-            for (name, held) in &self.intents {
+            for (name, managed) in &self.intents {
                 if stop {
                     self.manager.remove_intent(name, now.steady);
-                } else if held.origin.is_asked()
-                    && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now.steady)
+                } else if managed.origin.is_asked()
+                    && let Err(refusal) = self.manager.keep_intent(managed.intent.clone(), now.steady)
                 {
                     tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
                 }

@@ -293,11 +293,11 @@ pub(super) struct Measuring {
 /// Returns the N of the combined sampling of 1 in N packets, and whether each sampled packet causes exactly one report. The
 /// finest sampling wins, and packets are filtered only if every intent has a filter.
 fn outcome<'a>(by: impl Iterator<Item = &'a Measuring> + Clone) -> Option<(u32, bool)> {
-    let decides = by.clone().max_by_key(|one| &one.rank)?;
-    let sample = by.clone().map(|one| one.sample).min()?;
+    let decides = by.clone().max_by_key(|measuring| &measuring.rank)?;
+    let sample = by.clone().map(|measuring| measuring.sample).min()?;
     Some((
         sample,
-        decides.mode == Mode::Md && by.clone().any(|one| !one.filters),
+        decides.mode == Mode::Md && by.clone().any(|measuring| !measuring.filters),
     ))
 }
 
@@ -347,10 +347,13 @@ impl Expected {
 
     /// Adds a flow with this many reports per second, or `None` if the rate is unknown.
     fn add(&mut self, expecting: &Expecting, flow: &FlowKey, rate: Option<f64>) {
-        let by = expecting.measuring.iter().filter(|one| is_in(&one.flows, flow));
+        let by = expecting
+            .measuring
+            .iter()
+            .filter(|measuring| is_in(&measuring.flows, flow));
         let all = outcome(by.clone());
         // Intents limited to some edges may not apply to this flow. If they would change the outcome, it is uncertain.
-        let sure = outcome(by.filter(|one| one.everywhere));
+        let sure = outcome(by.filter(|measuring| measuring.everywhere));
         match (all, rate) {
             (Some((sample, true)), Some(rate)) if all == sure => {
                 self.known += 1;
@@ -362,7 +365,7 @@ impl Expected {
 }
 
 fn is_in(flows: &[Match], flow: &FlowKey) -> bool {
-    flows.iter().any(|one| one.matches(flow))
+    flows.iter().any(|pattern| pattern.matches(flow))
 }
 
 /// Two looks at the flows, and since when they are measured as now, ns since 1970.
@@ -567,12 +570,16 @@ pub(super) struct Totals {
 /// Returns the totals of the collector, and the events of intents with a budget of events.
 pub(super) fn totals(monitor: &impl CollectorMonitor, watched: &[Watched]) -> Totals {
     let budgeted = watched.iter().filter(|watched| watched.events);
-    let of_intents = monitor.counted_events(budgeted.clone().map(|one| (one.name.as_str(), &*one.flows)));
-    let without = budgeted.filter(|one| !of_intents.contains_key(&one.name));
+    let of_intents = monitor.counted_events(
+        budgeted
+            .clone()
+            .map(|intent| (intent.name.as_str(), &*intent.flows)),
+    );
+    let without = budgeted.filter(|intent| !of_intents.contains_key(&intent.name));
     Totals {
         reports: monitor.total(|stats| stats.reports),
         events: monitor.total(|stats| stats.events.iter().sum()),
-        uncounted: without.map(|one| one.name.clone()).collect(),
+        uncounted: without.map(|intent| intent.name.clone()).collect(),
         of_intents,
     }
 }

@@ -92,17 +92,29 @@ fn passes(hop: &HopView, (node, interface, queue): Queue) -> bool {
     hop.node == Some(node) && hop.egress_if == Some(interface) && hop.queue == queue
 }
 
+/// A flow through the queue of a firing alert.
+struct FiringFlow {
+    flow: FlowKey,
+    /// Number of its reports.
+    reports: u64,
+    /// The first node of its path, if known.
+    first_node: Option<NodeId>,
+}
+
 /// Adds the flows that go through the queue, and the nodes at which they enter.
 async fn add_flows_through(monitor: &impl CollectorMonitor, firing: &mut Firing) {
     let Some(queue) = firing.queue else { return };
-    let mut firing_flows: Vec<(u64, FlowKey, Option<NodeId>)> = Vec::new();
+    let mut firing_flows: Vec<FiringFlow> = Vec::new();
     let walked = monitor.walk(
         move |collector: &Collector, first: u32| {
             let mut part = Vec::new();
             let next = slice::visit_flows(collector, first, |view| {
                 if view.row.flow.known_id().is_none() && view.hops().any(|hop| passes(&hop, queue)) {
-                    let first = view.path().next().filter(|node| *node != u32::MAX);
-                    part.push((view.row.reports, view.row.flow, first));
+                    part.push(FiringFlow {
+                        flow: view.row.flow,
+                        reports: view.row.reports,
+                        first_node: view.path().next().filter(|node| *node != u32::MAX),
+                    });
                 }
             });
             (part, next)
@@ -115,16 +127,19 @@ async fn add_flows_through(monitor: &impl CollectorMonitor, firing: &mut Firing)
     if walked.await.is_err() {
         return;
     }
-    firing_flows.sort_by_key(|(reports, flow, _)| (std::cmp::Reverse(*reports), flow.id()));
-    if firing_flows.iter().any(|(_, _, first)| first.is_none()) {
+    firing_flows.sort_by_key(|firing| (std::cmp::Reverse(firing.reports), firing.flow.id()));
+    if firing_flows.iter().any(|firing| firing.first_node.is_none()) {
         // A flow with an unknown first node may enter anywhere.
         firing.at.clear();
     } else {
-        firing.at = firing_flows.iter().filter_map(|(_, _, first)| *first).collect();
+        firing.at = firing_flows
+            .iter()
+            .filter_map(|firing| firing.first_node)
+            .collect();
         firing.at.sort_unstable();
         firing.at.dedup();
     }
-    firing.through = firing_flows.iter().map(|(_, flow, _)| key_of(flow)).collect();
+    firing.through = firing_flows.iter().map(|firing| key_of(&firing.flow)).collect();
 }
 
 #[cfg(test)]

@@ -51,9 +51,17 @@ pub(super) struct Journal {
     revision: u64,
 }
 
+/// An intent to copy from another manager.
+#[derive(Debug, PartialEq)]
+pub(super) struct CopiedIntent {
+    pub(super) name: String,
+    pub(super) intent: Intent,
+    pub(super) stored: StoredIntent,
+}
+
 /// An intent as stored.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Kept {
+pub(super) struct StoredIntent {
     /// The intent's keys, as in `[[intents]]`.
     pub(super) body: Value,
     /// The user who added it.
@@ -129,19 +137,19 @@ impl Journal {
     }
 
     /// Adds the path of the file, and the system's reason if there is one, to an SQLite error.
-    fn located<T>(&self, done: Sql<T>) -> Result<T, Error> {
+    fn with_path<T>(&self, result: Sql<T>) -> Result<T, Error> {
         let path = self
             .file
             .as_ref()
             .map_or(Path::new(IN_MEMORY), FileIdentity::path);
-        done.map_err(|error| Error::sqlite(path, error))
+        result.map_err(|error| Error::sqlite(path, error))
     }
 
     /// Changes the database, after restoring a removed file.
     fn write<T>(&mut self, change: impl FnOnce(&mut Connection) -> Sql<T>) -> Result<T, Error> {
         self.restore()?;
-        let done = change(&mut self.database);
-        self.located(done)
+        let result = change(&mut self.database);
+        self.with_path(result)
     }
 
     /// Writes the file again if it or its WAL was removed. The open database still has all of its contents.
@@ -156,7 +164,7 @@ impl Journal {
             Some(FileChange::Replaced) => {
                 let moved = ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED);
                 let message = Some(save::NOT_WRITTEN.to_owned());
-                self.located(Err(rusqlite::Error::SqliteFailure(moved, message)))
+                self.with_path(Err(rusqlite::Error::SqliteFailure(moved, message)))
             }
             None if self.logs.iter().all(FileIdentity::is_in_place) => Ok(()),
             None | Some(FileChange::Removed) => {
@@ -171,7 +179,7 @@ impl Journal {
                     .execute("VACUUM INTO ?1", [temp.to_string_lossy()])
                     .map_err(|error| Error::sqlite(&temp, error))?;
                 replace_file(&temp, &path).map_err(|error| Error::Io(path.clone(), error))?;
-                self.database = self.located(reopen(&path))?;
+                self.database = self.with_path(reopen(&path))?;
                 self.file = FileIdentity::read(&path);
                 self.logs = logs_of(&path);
                 tracing::warn!(
@@ -250,7 +258,7 @@ impl Journal {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn opening(&self) -> Result<Vec<(u32, u32)>, Error> {
-        self.located(read_opening(&self.database))
+        self.with_path(read_opening(&self.database))
     }
 
     /// Stores the driven devices and their ports.
@@ -266,7 +274,7 @@ impl Journal {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn devices(&self) -> Result<Vec<(Device, Vec<u32>)>, Error> {
-        self.located(read_devices(&self.database))
+        self.with_path(read_devices(&self.database))
     }
 
     fn setting(&self, name: &str) -> Result<Option<u64>, Error> {
@@ -275,7 +283,7 @@ impl Journal {
             .query_row("SELECT value FROM settings WHERE name = ?1", [name], |row| {
                 row.get::<_, i64>(0)
             });
-        let value = self.located(stored.optional())?;
+        let value = self.with_path(stored.optional())?;
         Ok(value.and_then(|value| u64::try_from(value).ok()))
     }
 
@@ -289,26 +297,30 @@ impl Journal {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn intents(&self) -> Result<Vec<(String, Kept)>, Error> {
-        self.located(read_intents(&self.database))
+    pub(super) fn intents(&self) -> Result<Vec<(String, StoredIntent)>, Error> {
+        self.with_path(read_intents(&self.database))
     }
 
     /// Stores an intent, replacing one with the same name.
     ///
     /// # Errors
     /// The intent cannot be saved.
-    pub(super) fn keep(&mut self, name: &str, kept: &Kept) -> Result<(), Error> {
+    pub(super) fn save_intent(&mut self, name: &str, intent: &StoredIntent) -> Result<(), Error> {
         self.revision += 1;
-        self.write(|database| keep(database, name, kept))
+        self.write(|database| insert_intent(database, name, intent))
     }
 
     /// Removes intents and stores others, in one transaction.
     ///
     /// # Errors
     /// The intents cannot be saved.
-    pub(super) fn change(&mut self, gone: &[String], kept: &[(String, Intent, Kept)]) -> Result<(), Error> {
+    pub(super) fn replace_intents(
+        &mut self,
+        removed: &[String],
+        changed: &[CopiedIntent],
+    ) -> Result<(), Error> {
         self.revision += 1;
-        self.write(|database| replace_intents(database, gone, kept))
+        self.write(|database| replace_intents(database, removed, changed))
     }
 
     /// Removes an intent.
@@ -335,7 +347,7 @@ impl Journal {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn history(&self, subject: Option<&str>, limit: usize) -> Result<Vec<Entry>, Error> {
-        self.located(read_history(&self.database, subject, limit))
+        self.with_path(read_history(&self.database, subject, limit))
     }
 }
 
@@ -395,7 +407,7 @@ fn read_devices(database: &Connection) -> Sql<Vec<(Device, Vec<u32>)>> {
     rows.collect()
 }
 
-fn read_intents(database: &Connection) -> Sql<Vec<(String, Kept)>> {
+fn read_intents(database: &Connection) -> Sql<Vec<(String, StoredIntent)>> {
     let mut query = database.prepare("SELECT name, body, by, added FROM intents ORDER BY name")?;
     let rows = query.query_map([], |row| {
         let body: String = row.get(1)?;
@@ -403,7 +415,7 @@ fn read_intents(database: &Connection) -> Sql<Vec<(String, Kept)>> {
         let body = serde_json::from_str(&body).unwrap_or_default();
         Ok((
             row.get(0)?,
-            Kept {
+            StoredIntent {
                 body,
                 by: row.get(2)?,
                 added: u64::try_from(added).unwrap_or(0),
@@ -413,11 +425,12 @@ fn read_intents(database: &Connection) -> Sql<Vec<(String, Kept)>> {
     rows.collect()
 }
 
-fn replace_intents(database: &mut Connection, gone: &[String], kept: &[(String, Intent, Kept)]) -> Sql<()> {
+fn replace_intents(database: &mut Connection, removed: &[String], changed: &[CopiedIntent]) -> Sql<()> {
     let transaction = database.transaction()?;
-    gone.iter().try_for_each(|name| forget(&transaction, name))?;
-    kept.iter()
-        .try_for_each(|(name, _, kept)| keep(&transaction, name, kept))?;
+    removed.iter().try_for_each(|name| forget(&transaction, name))?;
+    changed
+        .iter()
+        .try_for_each(|copied| insert_intent(&transaction, &copied.name, &copied.stored))?;
     transaction.commit()
 }
 
@@ -523,14 +536,15 @@ fn repeated(database: &Connection, entry: &Entry, now: i64) -> Sql<Option<(i64, 
     let like = params![entry.subject, entry.action, MANAGER, since, now, SEPARATE as i64];
     let rows = query.query_map(like, |row| {
         let (times, first): (Option<i64>, Option<i64>) = (row.get(2)?, row.get(3)?);
-        Ok((
-            row.get::<_, i64>(0)?,
-            times.unwrap_or(1),
-            first.unwrap_or(row.get(1)?),
-        ))
+        Ok(RepeatedEntry {
+            id: row.get(0)?,
+            times: times.unwrap_or(1),
+            first: first.unwrap_or(row.get(1)?),
+        })
     })?;
-    let rows: Vec<(i64, i64, i64)> = rows.collect::<Result<_, _>>()?;
-    let Some((id, times, first)) = rows.first().copied().filter(|_| rows.len() == SEPARATE) else {
+    let rows: Vec<RepeatedEntry> = rows.collect::<Result<_, _>>()?;
+    let Some(RepeatedEntry { id, times, first }) = rows.first().copied().filter(|_| rows.len() == SEPARATE)
+    else {
         return Ok(None);
     };
     database.execute("DELETE FROM history WHERE id = ?1", [id])?;
@@ -538,11 +552,21 @@ fn repeated(database: &Connection, entry: &Entry, now: i64) -> Sql<Option<(i64, 
     Ok(Some((times.saturating_add(1), first)))
 }
 
-fn keep(database: &Connection, name: &str, kept: &Kept) -> Sql<()> {
-    let added = i64::try_from(kept.added).unwrap_or(i64::MAX);
+/// A row of the history.
+#[derive(Clone, Copy)]
+struct RepeatedEntry {
+    id: i64,
+    /// Number of equal entries that it stands for.
+    times: i64,
+    /// Time of the first one, ns since the epoch.
+    first: i64,
+}
+
+fn insert_intent(database: &Connection, name: &str, intent: &StoredIntent) -> Sql<()> {
+    let added = i64::try_from(intent.added).unwrap_or(i64::MAX);
     database.execute(
         "INSERT OR REPLACE INTO intents VALUES (?1, ?2, ?3, ?4)",
-        params![name, kept.body.to_string(), kept.by, added],
+        params![name, intent.body.to_string(), intent.by, added],
     )?;
     Ok(())
 }
@@ -672,13 +696,13 @@ mod tests {
     fn what_is_kept_survives_the_program() {
         let file = std::env::temp_dir().join(format!("hopwise-journal-{}.sqlite", std::process::id()));
         let mut journal = Journal::open(Some(&file)).unwrap();
-        let kept = Kept {
+        let kept = StoredIntent {
             body: json!({"name": "a", "watch": ["hop_latency"]}),
             by: "eve@desk".to_owned(),
             added: 5,
         };
-        journal.keep("a", &kept).unwrap();
-        journal.keep("b", &kept).unwrap();
+        journal.save_intent("a", &kept).unwrap();
+        journal.save_intent("b", &kept).unwrap();
         journal.forget("b").unwrap();
         journal.set_stopped(true).unwrap();
         let device = Device {

@@ -36,7 +36,7 @@ pub(super) struct Progress {
     intents: BTreeMap<String, IntentState>,
     domain: Option<DomainState>,
     /// Entries of the history that have not been sent yet.
-    noted: Vec<Entry>,
+    unsent: Vec<Entry>,
     /// When states are compared again, ns, by the steady clock.
     next: u64,
     /// When figures of intents whose state is unchanged are sent again, likewise.
@@ -46,8 +46,8 @@ pub(super) struct Progress {
 impl Progress {
     /// Queues an entry of the history for the clients.
     pub(super) fn note(&mut self, entry: Entry) {
-        if self.clients.is_some() && self.noted.len() < MAX_NOTED {
-            self.noted.push(entry);
+        if self.clients.is_some() && self.unsent.len() < MAX_NOTED {
+            self.unsent.push(entry);
         }
     }
 
@@ -64,21 +64,21 @@ impl Progress {
         };
         if self.clients != Some(clients) {
             // A new client needs all states; the others receive them again.
-            let noted = std::mem::take(&mut self.noted);
+            let unsent = std::mem::take(&mut self.unsent);
             *self = Self {
                 clients: Some(clients),
-                noted,
+                unsent,
                 ..Self::default()
             };
         }
         if now < self.next {
             return Some(Duration::from_nanos(self.next - now));
         }
-        let begun = Instant::now();
+        let start = Instant::now();
         for change in self.changes(states(), now) {
             monitor.publish_change(&message(&change));
         }
-        let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         // Nine times the time spent, so that at most a tenth of the thread's time is used.
         let pause = INTERVAL.max(took.saturating_mul(9));
         self.next = now.saturating_add(pause);
@@ -87,7 +87,7 @@ impl Progress {
 
     /// Returns the states that differ from those last sent.
     fn changes(&mut self, states: States, now: u64) -> Vec<ChangeView> {
-        let mut changes: Vec<_> = self.noted.drain(..).map(ChangeView::History).collect();
+        let mut changes: Vec<_> = self.unsent.drain(..).map(ChangeView::History).collect();
         let devices = states
             .devices
             .into_iter()

@@ -457,7 +457,7 @@ impl PlanView {
             notes: plan
                 .devices
                 .iter()
-                .filter_map(|one| drivers::note(inventory.device(one.node)?))
+                .filter_map(|device| drivers::note(inventory.device(device.node)?))
                 .collect(),
         }
     }
@@ -628,10 +628,18 @@ impl CapabilitiesView {
         Self {
             modes: can.modes.iter().map(|mode| mode.name().to_owned()).collect(),
             instructions: manager::instruction::names(can.bits),
-            filters: can.filters.iter().map(|one| one.name().to_owned()).collect(),
+            filters: can
+                .filters
+                .iter()
+                .map(|filter| filter.name().to_owned())
+                .collect(),
             sampling: can.sampling,
             sink: can.sink,
-            l4_checksum: can.l4_checksum.iter().map(|one| one.name().to_owned()).collect(),
+            l4_checksum: can
+                .l4_checksum
+                .iter()
+                .map(|treatment| treatment.name().to_owned())
+                .collect(),
             matches: matches
                 .into_iter()
                 .filter(|(_, can)| *can)

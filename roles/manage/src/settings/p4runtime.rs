@@ -182,8 +182,8 @@ impl P4RuntimeSettings {
     fn role(&self, device: &Device, map: &Map) -> Result<Option<Role>, (&'static str, String)> {
         let of_map = map.role().map(RoleKind::name);
         let of_device = device.role;
-        let wanted = of_device.is_outside().then(|| of_device.name());
-        if of_map != wanted {
+        let device_role = of_device.is_outside().then(|| of_device.name());
+        if of_map != device_role {
             let map = &self.map;
             let name = &device.name;
             let why = match of_map {

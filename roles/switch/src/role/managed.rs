@@ -394,7 +394,7 @@ fn check(rules: &Rules, file: &SwitchSettings) -> Result<(), String> {
             }
             _ => continue,
         };
-        if !file.ports.iter().any(|one| u32::from(one.number) == port) {
+        if !file.ports.iter().any(|known| u32::from(known.number) == port) {
             return Err(format!(
                 "there is no port {port}; correct `ports` of the device in the inventory"
             ));

@@ -30,6 +30,7 @@ use ::view::switch::RulesView;
 pub use change::{filters, port, same_ports, watch};
 pub use dta::{Dta, DtaView, MappingView, SketchView, TableView};
 pub use managed::{Managed, Prepared, Proposal, Refused, matched};
+use ports::ActivationError;
 pub use ports::Forwarder;
 use runtime::{
     control::{Control, StoppableThread},
@@ -89,7 +90,7 @@ pub struct Handle {
     /// The last view that the thread returned, as a fallback.
     last: Arc<Mutex<Option<SwitchView>>>,
     /// Held from the check of a proposal until its rules are active, so that proposals are processed one at a time.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    proposal_lock: Arc<tokio::sync::Mutex<()>>,
     waiting: Waiting,
 }
 
@@ -150,7 +151,7 @@ impl Ready {
             flag: Arc::clone(&flag),
             wake: Arc::new(near),
             last: Arc::default(),
-            turn: Arc::default(),
+            proposal_lock: Arc::default(),
             waiting: Waiting::default(),
         };
         Ok(Self {
@@ -221,11 +222,11 @@ impl Handle {
         question: impl FnOnce(&mut Forwarder) -> T + Send + 'static,
     ) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        let asked = self.post(Box::new(move |forwarder| {
+        let is_posted = self.post(Box::new(move |forwarder| {
             // The requester may be gone.
             let _ = reply.send(question(forwarder));
         }));
-        if asked {
+        if is_posted {
             time::timeout(RESPONSE_TIMEOUT, answer).await.ok()?.ok()
         } else {
             None
@@ -285,19 +286,19 @@ impl Handle {
     /// # Errors
     /// The reason; the rules are unchanged.
     pub async fn propose(&self, proposal: Proposal) -> Result<RulesView, RulesError> {
-        let _turn = self.turn.lock().await;
+        let _lock = self.proposal_lock.lock().await;
         let prepared = self.ask(move |forwarder| forwarder.prepare(proposal)).await;
         let prepared = save(prepared.ok_or(RulesError::Silent)??).await?;
         let applied = self.ask(move |forwarder| {
-            forwarder.put_in_force(prepared)?;
-            forwarder.rules_view().ok_or((Refused::NotManaged, None))
+            forwarder.activate(prepared)?;
+            forwarder.rules_view().ok_or_else(ActivationError::not_managed)
         });
         match applied.await.ok_or(RulesError::Silent)? {
             Ok(view) => Ok(view),
             // Activation failed after saving, so save the active rules again.
-            Err((refused, current)) => {
-                if let Some(current) = current {
-                    save(current).await?;
+            Err(ActivationError { refused, active }) => {
+                if let Some(active) = active {
+                    save(active).await?;
                 }
                 Err(refused.into())
             }

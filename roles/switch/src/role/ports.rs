@@ -47,6 +47,23 @@ const LONGEST_WAIT: u64 = 1_000_000_000;
 /// MTU assumed if an interface reports none, bytes.
 const USUAL_MTU: u16 = 1500;
 
+/// The reason why a proposal was not activated.
+#[derive(Debug)]
+pub(super) struct ActivationError {
+    pub(super) refused: Refused,
+    /// The rules that remain active, which must be saved again. `None` if no manager may set rules.
+    pub(super) active: Option<Prepared>,
+}
+
+impl ActivationError {
+    pub(super) fn not_managed() -> Self {
+        Self {
+            refused: Refused::NotManaged,
+            active: None,
+        }
+    }
+}
+
 /// State of the switch's thread.
 #[derive(Debug)]
 pub struct Forwarder {
@@ -81,7 +98,7 @@ pub(super) struct Port {
     /// MTU of the interface, bytes.
     pub(super) mtu: u16,
     /// Counters of earlier sockets of the port.
-    before: frames::Stats,
+    earlier_stats: frames::Stats,
 }
 
 /// Frames of one port to be sent as a burst. Buffers are reused; the first `used` hold frames.
@@ -553,26 +570,29 @@ impl Forwarder {
     /// Activates a proposal that has been prepared and saved.
     ///
     /// # Errors
-    /// The reason, and the active rules, which must be saved again.
-    pub(super) fn put_in_force(&mut self, prepared: Prepared) -> Result<(), (Refused, Option<Prepared>)> {
+    /// The reason, with the rules that remain active.
+    pub(super) fn activate(&mut self, prepared: Prepared) -> Result<(), ActivationError> {
         let Some(managed) = &mut self.managed else {
-            return Err((Refused::NotManaged, None));
+            return Err(ActivationError::not_managed());
         };
-        let before = managed
-            .apply(prepared)
-            .map_err(|refused| (refused, Some(managed.current())))?;
-        if *managed.rules() == before {
+        let previous_rules = managed.apply(prepared).map_err(|refused| ActivationError {
+            refused,
+            active: Some(managed.current()),
+        })?;
+        if *managed.rules() == previous_rules {
             return Ok(());
         }
         self.follow_rules().map_err(|error| {
-            let managed = self.managed.as_mut();
-            let current = managed.map(|managed| {
-                managed.restore(before);
+            let active = self.managed.as_mut().map(|managed| {
+                managed.restore(previous_rules);
                 managed.current()
             });
             // Cannot fail: these rules were active before.
             let _ = self.follow_rules();
-            (Refused::Wrong(error), current)
+            ActivationError {
+                refused: Refused::Wrong(error),
+                active,
+            }
         })
     }
 
@@ -781,13 +801,13 @@ impl Port {
         let facts = nic::device::facts(interface).ok().flatten();
         let mtu = facts.as_ref().and_then(|facts| facts.mtu);
         let mtu = mtu.map_or(USUAL_MTU, |mtu| mtu.min(u32::from(u16::MAX)) as u16);
-        if let Some(wanted) = settings.mtu.filter(|&wanted| wanted > mtu) {
+        if let Some(configured) = settings.mtu.filter(|&configured| configured > mtu) {
             tracing::warn!(
                 port = settings.number,
                 interface,
-                mtu = wanted,
+                mtu = configured,
                 interface_mtu = mtu,
-                fix = format!("ip link set {interface} mtu {wanted}"),
+                fix = format!("ip link set {interface} mtu {configured}"),
                 "the interface drops packets that the port's mtu allows"
             );
         }
@@ -804,7 +824,7 @@ impl Port {
             frames,
             failed: None,
             mtu,
-            before: frames::Stats::default(),
+            earlier_stats: frames::Stats::default(),
         })
     }
 
@@ -828,26 +848,29 @@ impl Port {
             }
             return;
         }
-        if let Ok(again) = Self::open(settings, ring) {
+        if let Ok(reopened) = Self::open(settings, ring) {
             tracing::info!(
                 port = settings.number,
                 interface = settings.interface,
                 "the interface has returned"
             );
-            let before = self.stats();
-            *self = Self { before, ..again };
+            let earlier_stats = self.stats();
+            *self = Self {
+                earlier_stats,
+                ..reopened
+            };
         }
     }
 
     /// Returns the counters of the port, over all of its sockets.
     pub(super) fn stats(&mut self) -> frames::Stats {
         let now = self.frames.stats();
-        let before = self.before;
+        let earlier = self.earlier_stats;
         frames::Stats {
-            received: before.received + now.received,
-            ring_full: before.ring_full + now.ring_full,
-            sent: before.sent + now.sent,
-            failed: before.failed + now.failed,
+            received: earlier.received + now.received,
+            ring_full: earlier.ring_full + now.ring_full,
+            sent: earlier.sent + now.sent,
+            failed: earlier.failed + now.failed,
         }
     }
 }

@@ -279,21 +279,29 @@ fn read_text<T: std::str::FromStr<Err: std::fmt::Display>>(
         .ok()
 }
 
-/// An invalid setting of `[switch.dta]`, and the reason.
-struct Wrong {
-    /// Name of the list and index of its table; an empty name stands for `[switch.dta]`.
-    place: (&'static str, usize),
-    key: &'static str,
-    why: String,
+/// The table of a setting.
+#[derive(Clone, Copy)]
+enum SettingPlace {
+    /// `[switch.dta]` itself.
+    Dta,
+    /// The table with this index in a list of `[switch.dta]`.
+    List(&'static str, usize),
 }
 
-impl Wrong {
+/// An invalid setting of `[switch.dta]`, and the reason.
+struct InvalidSetting {
+    place: SettingPlace,
+    key: &'static str,
+    reason: String,
+}
+
+impl InvalidSetting {
     /// Creates a problem of `[switch.dta]` itself.
-    fn of_table(key: &'static str, why: String) -> Self {
+    fn of_table(key: &'static str, reason: String) -> Self {
         Self {
-            place: ("", 0),
+            place: SettingPlace::Dta,
             key,
-            why,
+            reason,
         }
     }
 }
@@ -489,7 +497,7 @@ impl DtaSettings {
     /// The settings are inconsistent; the value is a message, and [`check`] gives the position.
     pub fn config(&self, node: u32) -> Result<Config, String> {
         self.build(node)
-            .map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
+            .map_err(|invalid| format!("{}: {}", invalid.key, invalid.reason))
     }
 
     /// Returns the addresses for each collector's reports, and the assignment of keys to collectors, from the map if given.
@@ -498,7 +506,7 @@ impl DtaSettings {
     /// The map is unreadable, or contradicts the settings; the value is a message.
     pub fn destinations(&self) -> Result<(Vec<SocketAddr>, Spread), String> {
         self.spread()
-            .map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
+            .map_err(|invalid| format!("{}: {}", invalid.key, invalid.reason))
     }
 
     /// Returns the destinations if the collectors come from a manager's map.
@@ -512,7 +520,7 @@ impl DtaSettings {
         };
         let destinations = own
             .with_map(map)
-            .map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))?;
+            .map_err(|invalid| format!("{}: {}", invalid.key, invalid.reason))?;
         match destinations
             .0
             .iter()
@@ -537,7 +545,7 @@ impl DtaSettings {
     }
 
     /// Returns the collectors' addresses, and the assignment of keys to collectors.
-    fn spread(&self) -> Result<(Vec<SocketAddr>, Spread), Wrong> {
+    fn spread(&self) -> Result<(Vec<SocketAddr>, Spread), InvalidSetting> {
         let lists = self
             .list
             .iter()
@@ -551,37 +559,44 @@ impl DtaSettings {
             );
             return Ok((
                 self.collectors.clone(),
-                spread.map_err(|why| Wrong::of_table("collectors", why))?,
+                spread.map_err(|reason| InvalidSetting::of_table("collectors", reason))?,
             ));
         };
-        let map = collector_map::load(file).map_err(|error| Wrong::of_table("map", error.to_string()))?;
+        let map =
+            collector_map::load(file).map_err(|error| InvalidSetting::of_table("map", error.to_string()))?;
         self.with_map(&map)
     }
 
-    fn with_map(&self, map: &CollectorMap) -> Result<(Vec<SocketAddr>, Spread), Wrong> {
+    fn with_map(&self, map: &CollectorMap) -> Result<(Vec<SocketAddr>, Spread), InvalidSetting> {
         let own_lists = !self.list.is_empty();
         let own_sketches = self.sketch_collector != 0;
         if own_lists || own_sketches {
-            let why = "the map says who keeps it; remove this, or the map".to_owned();
+            let reason = "the map says who keeps it; remove this, or the map".to_owned();
             let key = if own_lists { "list" } else { "sketch_collector" };
-            return Err(Wrong::of_table(key, why));
+            return Err(InvalidSetting::of_table(key, reason));
         }
-        let spread = map.spread().map_err(|why| Wrong::of_table("map", why))?;
+        let spread = map
+            .spread()
+            .map_err(|reason| InvalidSetting::of_table("map", reason))?;
         if self.collectors.is_empty() {
-            return Ok((map.reports().map_err(|why| Wrong::of_table("map", why))?, spread));
+            return Ok((
+                map.reports()
+                    .map_err(|reason| InvalidSetting::of_table("map", reason))?,
+                spread,
+            ));
         }
         if self.collectors.len() != spread.collectors() {
             let own = self.collectors.len();
             let there = spread.collectors();
-            let why =
+            let reason =
                 format!("there are {own}, and {there} in the map; name as many, in the map's order, or none");
-            return Err(Wrong::of_table("collectors", why));
+            return Err(InvalidSetting::of_table("collectors", reason));
         }
         Ok((self.collectors.clone(), spread))
     }
 
     /// Builds the configuration of the DTA reporter for this node.
-    fn build(&self, node: u32) -> Result<Config, Wrong> {
+    fn build(&self, node: u32) -> Result<Config, InvalidSetting> {
         let mut config = Config {
             reporter: self.reporter.unwrap_or(node),
             longest: self.longest.into(),
@@ -598,32 +613,40 @@ impl DtaSettings {
             self.spread()?.1
         };
         for (index, report) in self.report.iter().enumerate() {
-            let mapping = report.mapping(&self.table).map_err(|(key, why)| Wrong {
-                place: ("report", index),
-                key,
-                why,
-            })?;
+            let mapping = report
+                .mapping(&self.table)
+                .map_err(|(key, reason)| InvalidSetting {
+                    place: SettingPlace::List("report", index),
+                    key,
+                    reason,
+                })?;
             config.mappings.push(mapping);
         }
         config.tables = self.table.iter().map(TableSettings::table).collect();
         for (index, sketch) in self.sketch.iter().enumerate() {
-            let sketch = sketch.sketch().map_err(|(key, why)| Wrong {
-                place: ("sketch", index),
+            let sketch = sketch.sketch().map_err(|(key, reason)| InvalidSetting {
+                place: SettingPlace::List("sketch", index),
                 key,
-                why,
+                reason,
             })?;
             config.sketches.push(sketch);
         }
-        dataplane::dta::check(&config).map_err(|ConfigError { part, key, why }| {
-            let place = match part {
-                Part::Reporter => ("", 0),
-                Part::Mapping(index) => ("report", index),
-                Part::Table(index) => ("table", index),
-                Part::Sketch(index) => ("sketch", index),
-            };
-            let key = if key == "map" { "report" } else { key };
-            Wrong { place, key, why }
-        })?;
+        dataplane::dta::check(&config).map_err(
+            |ConfigError {
+                 part,
+                 key,
+                 why: reason,
+             }| {
+                let place = match part {
+                    Part::Reporter => SettingPlace::Dta,
+                    Part::Mapping(index) => SettingPlace::List("report", index),
+                    Part::Table(index) => SettingPlace::List("table", index),
+                    Part::Sketch(index) => SettingPlace::List("sketch", index),
+                };
+                let key = if key == "map" { "report" } else { key };
+                InvalidSetting { place, key, reason }
+            },
+        )?;
         Ok(config)
     }
 }
@@ -632,8 +655,8 @@ impl DtaSettings {
 /// `[switch]`, and a message.
 pub fn check(settings: &DtaSettings, node: u32, managed: bool, refuse: &mut dyn FnMut(&[&str], String)) {
     if settings.waits_for_map() && !managed {
-        let why = "nowhere to report to; add collectors = [\"192.0.2.100:40040\"] or the like".to_owned();
-        return refuse(&["dta", "collectors"], why);
+        let reason = "nowhere to report to; add collectors = [\"192.0.2.100:40040\"] or the like".to_owned();
+        return refuse(&["dta", "collectors"], reason);
     }
     if settings.waits_for_map() && !settings.accepts_map() {
         let key = if settings.list.is_empty() {
@@ -641,8 +664,8 @@ pub fn check(settings: &DtaSettings, node: u32, managed: bool, refuse: &mut dyn 
         } else {
             "list"
         };
-        let why = "the map of the manager says who keeps it; remove this, or add `collectors`".to_owned();
-        return refuse(&["dta", key], why);
+        let reason = "the map of the manager says who keeps it; remove this, or add `collectors`".to_owned();
+        return refuse(&["dta", key], reason);
     }
     for (index, collector) in settings.collectors.iter().enumerate() {
         if settings.collectors[..index].contains(collector) {
@@ -652,8 +675,8 @@ pub fn check(settings: &DtaSettings, node: u32, managed: bool, refuse: &mut dyn 
             );
         }
         if collector.is_ipv6() != settings.control.is_ipv6() {
-            let why = "`control` is of the other family; write control = \"[::]:40044\" for IPv6";
-            refuse(&["dta", "collectors", &index.to_string()], why.to_owned());
+            let reason = "`control` is of the other family; write control = \"[::]:40044\" for IPv6";
+            refuse(&["dta", "collectors", &index.to_string()], reason.to_owned());
         }
     }
     let of_map = settings.map.as_ref().filter(|_| settings.collectors.is_empty());
@@ -665,8 +688,8 @@ pub fn check(settings: &DtaSettings, node: u32, managed: bool, refuse: &mut dyn 
         .iter()
         .any(|address| address.is_ipv6() != settings.control.is_ipv6())
     {
-        let why = "reports go to an address of another family than `control`; write control = \"[::]:40044\" for IPv6";
-        refuse(&["dta", "map"], why.to_owned());
+        let reason = "reports go to an address of another family than `control`; write control = \"[::]:40044\" for IPv6";
+        refuse(&["dta", "map"], reason.to_owned());
     }
     for (index, table) in settings.table.iter().enumerate() {
         if table.name.is_empty() {
@@ -678,20 +701,14 @@ pub fn check(settings: &DtaSettings, node: u32, managed: bool, refuse: &mut dyn 
             .iter()
             .any(|other| other.name == table.name)
         {
-            let why = format!("there are two tables {:?}; rename one", table.name);
-            refuse(&["dta", "table", &index.to_string(), "name"], why);
+            let reason = format!("there are two tables {:?}; rename one", table.name);
+            refuse(&["dta", "table", &index.to_string(), "name"], reason);
         }
     }
-    if let Err(Wrong {
-        place: (list, index),
-        key,
-        why,
-    }) = settings.build(node)
-    {
-        if list.is_empty() {
-            refuse(&["dta", key], why);
-        } else {
-            refuse(&["dta", list, &index.to_string(), key], why);
+    if let Err(InvalidSetting { place, key, reason }) = settings.build(node) {
+        match place {
+            SettingPlace::Dta => refuse(&["dta", key], reason),
+            SettingPlace::List(list, index) => refuse(&["dta", list, &index.to_string(), key], reason),
         }
     }
 }

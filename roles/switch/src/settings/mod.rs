@@ -415,11 +415,11 @@ fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String
             );
         }
         let name = &port.interface;
-        let good = (1..=15).contains(&name.len())
+        let is_valid = (1..=15).contains(&name.len())
             && name
                 .bytes()
                 .all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':');
-        if !good {
+        if !is_valid {
             refuse_key(
                 "interface",
                 "a port needs an interface; add interface = \"eth1\" or the like".to_owned(),

@@ -1,6 +1,21 @@
 //! Kafka Fetch and ListOffsets requests, with which the outlet reads a partition.
 
-use super::{Api, MAX_ANSWER, Malformed, Reader, frame, text};
+use super::{Api, MAX_ANSWER, Malformed, NO_ERROR, Reader, frame, text};
+
+/// Replica ID of a consumer.
+const CONSUMER: i32 = -1;
+/// Isolation level `READ_UNCOMMITTED`.
+const READ_UNCOMMITTED: u8 = 0;
+/// Session ID and epoch of a fetch without a session.
+const NO_SESSION: (i32, i32) = (0, -1);
+/// Leader epoch, if unknown.
+const UNKNOWN_EPOCH: i32 = -1;
+/// Log start offset, which only replicas state.
+const NO_LOG_START: i64 = -1;
+/// The timestamp by which ListOffsets returns the offset after the last record.
+const LATEST: i64 = -1;
+/// The timestamp by which ListOffsets returns the first offset.
+const EARLIEST: i64 = -2;
 
 /// The parameters of a fetch request for one partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,28 +46,27 @@ pub struct Fetched<'a> {
 /// Encodes a fetch request.
 pub fn fetch(correlation: i32, version: i16, request: &FetchRequest<'_>) -> Vec<u8> {
     frame(Api::Fetch, version, correlation, |out| {
-        // Replica ID -1 (a consumer), minimum of one byte, isolation level READ_UNCOMMITTED.
-        out.extend((-1_i32).to_be_bytes());
+        out.extend(CONSUMER.to_be_bytes());
         out.extend(request.wait_ms.to_be_bytes());
+        // Minimum size of the answer, bytes.
         out.extend(1_i32.to_be_bytes());
         out.extend(request.bytes.to_be_bytes());
-        out.push(0);
+        out.push(READ_UNCOMMITTED);
         if version >= 7 {
-            // No fetch session: ID 0, epoch -1.
-            out.extend(0_i32.to_be_bytes());
-            out.extend((-1_i32).to_be_bytes());
+            let (session_id, session_epoch) = NO_SESSION;
+            out.extend(session_id.to_be_bytes());
+            out.extend(session_epoch.to_be_bytes());
         }
         out.extend(1_i32.to_be_bytes());
         text(request.topic, out);
         out.extend(1_i32.to_be_bytes());
         out.extend(request.partition.to_be_bytes());
         if version >= 9 {
-            // Leader epoch unknown.
-            out.extend((-1_i32).to_be_bytes());
+            out.extend(UNKNOWN_EPOCH.to_be_bytes());
         }
         out.extend(request.offset.to_be_bytes());
         if version >= 5 {
-            out.extend((-1_i64).to_be_bytes());
+            out.extend(NO_LOG_START.to_be_bytes());
         }
         out.extend(request.bytes.to_be_bytes());
         if version >= 7 {
@@ -72,11 +86,13 @@ pub fn fetch(correlation: i32, version: i16, request: &FetchRequest<'_>) -> Vec<
 /// The body is malformed.
 pub fn read_fetch(body: &[u8], version: i16) -> Result<Fetched<'_>, Malformed> {
     let mut reader = Reader(body);
+    // Throttle time.
     reader.i32()?;
     if version >= 7 {
         let error = reader.i16()?;
+        // Session ID.
         reader.i32()?;
-        if error != 0 {
+        if error != NO_ERROR {
             return Ok(Fetched {
                 error,
                 end: -1,
@@ -84,11 +100,13 @@ pub fn read_fetch(body: &[u8], version: i16) -> Result<Fetched<'_>, Malformed> {
             });
         }
     }
-    reader.one_partition()?;
+    reader.single_partition_header()?;
     let error = reader.i16()?;
     let end = reader.i64()?;
+    // Last stable offset.
     reader.i64()?;
     if version >= 5 {
+        // Log start offset.
         reader.i64()?;
     }
     // Aborted transactions.
@@ -96,6 +114,7 @@ pub fn read_fetch(body: &[u8], version: i16) -> Result<Fetched<'_>, Malformed> {
         reader.take(16)?;
     }
     if version >= 11 {
+        // Preferred read replica.
         reader.i32()?;
     }
     let len = usize::try_from(reader.i32()?).unwrap_or(0);
@@ -111,12 +130,12 @@ pub fn read_fetch(body: &[u8], version: i16) -> Result<Fetched<'_>, Malformed> {
 /// Encodes a ListOffsets request for the first offset of a partition, or with `latest` for the offset after the last.
 pub fn list_offsets(correlation: i32, topic: &str, partition: i32, latest: bool) -> Vec<u8> {
     frame(Api::ListOffsets, 1, correlation, |out| {
-        out.extend((-1_i32).to_be_bytes());
+        out.extend(CONSUMER.to_be_bytes());
         out.extend(1_i32.to_be_bytes());
         text(topic, out);
         out.extend(1_i32.to_be_bytes());
         out.extend(partition.to_be_bytes());
-        out.extend((if latest { -1_i64 } else { -2 }).to_be_bytes());
+        out.extend((if latest { LATEST } else { EARLIEST }).to_be_bytes());
     })
 }
 
@@ -126,13 +145,14 @@ pub fn list_offsets(correlation: i32, topic: &str, partition: i32, latest: bool)
 /// The body is malformed.
 pub fn read_list_offsets(body: &[u8]) -> Result<Result<i64, i16>, Malformed> {
     let mut reader = Reader(body);
-    reader.one_partition()?;
+    reader.single_partition_header()?;
     let error = reader.i16()?;
+    // Timestamp.
     reader.i64()?;
     let offset = reader.i64()?;
     match (error, offset) {
-        (0, 0..) => Ok(Ok(offset)),
-        (0, _) => Err(Malformed("an offset below 0")),
+        (NO_ERROR, 0..) => Ok(Ok(offset)),
+        (NO_ERROR, _) => Err(Malformed("an offset below 0")),
         (error, _) => Ok(Err(error)),
     }
 }

@@ -121,7 +121,7 @@ impl AggregatorSettings {
 
     /// Describes the role in a few words, for display.
     pub fn about(&self) -> String {
-        let destinations = self.destinations.iter().filter_map(|one| one.to);
+        let destinations = self.destinations.iter().filter_map(|destination| destination.to);
         let mut names: Vec<String> = destinations.take(MAX_NAMED).map(|to| to.to_string()).collect();
         let more = self.destinations.len().saturating_sub(MAX_NAMED);
         names.extend((more > 0).then(|| format!("{more} more")));

@@ -166,7 +166,11 @@ impl TranslatorSettings {
 
     /// Describes the role in a few words, for display.
     pub fn about(&self) -> String {
-        let stores: usize = self.collectors.iter().map(|one| one.stores.len()).sum();
+        let stores: usize = self
+            .collectors
+            .iter()
+            .map(|collector| collector.stores.len())
+            .sum();
         let collectors = self.collectors.len();
         let reporters = self.reporters.len();
         format!(
@@ -247,7 +251,7 @@ impl TranslatorSettings {
         if let Some(all) = &self.senders {
             senders = all
                 .iter()
-                .map(|one| ipv4(Some(*one), "senders"))
+                .map(|sender| ipv4(Some(*sender), "senders"))
                 .collect::<Result<_, _>>()?;
         }
         if senders.len() > SENDERS {

@@ -12,7 +12,7 @@ use crate::program::BoundValue;
 
 /// Returns a number with the `width` lowest bits set.
 pub(super) fn ones(width: u32) -> u128 {
-    1_u128.checked_shl(width).map_or(u128::MAX, |one| one - 1)
+    1_u128.checked_shl(width).map_or(u128::MAX, |bit| bit - 1)
 }
 
 /// Returns an address as a number; IPv4-mapped IPv6 addresses count as IPv4.

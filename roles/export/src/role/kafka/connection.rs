@@ -150,8 +150,7 @@ impl Connection {
             UNKNOWN_TOPIC => Err(Failure::Absent(format!(
                 "Kafka has no topic {topic}; `hopwise schema apply` creates it"
             ))),
-            // TOPIC_AUTHORIZATION_FAILED.
-            29 => Err(Failure::Denied(format!(
+            kafka::TOPIC_AUTHORIZATION_FAILED => Err(Failure::Denied(format!(
                 "{name}: allow this user to {rights} topic {topic}"
             ))),
             _ => Err(format!("topic {topic}: {name}").into()),

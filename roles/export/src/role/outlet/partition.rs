@@ -71,7 +71,7 @@ struct Partition {
     origin: Position,
     space: Space,
     /// The memory reserved for batches and their requests.
-    held: Option<Reservation>,
+    reservation: Option<Reservation>,
 }
 
 /// The result of a read: a page, or the end of the partition.
@@ -124,7 +124,7 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
         end: None,
         origin: cursor.settled,
         space,
-        held: None,
+        reservation: None,
     };
     drive(&mut route, stopped).await;
 }
@@ -169,10 +169,10 @@ impl Partition {
     }
 
     /// Passes a page that was read to the delivery, with the memory reserved for it.
-    fn page(&mut self, found: ReadPage, space: Reservation, now: u64) {
-        let ReadPage { page, restarted, end } = found;
-        match &mut self.held {
-            Some(held) => held.add(space),
+    fn page(&mut self, read_page: ReadPage, space: Reservation, now: u64) {
+        let ReadPage { page, restarted, end } = read_page;
+        match &mut self.reservation {
+            Some(reservation) => reservation.add(space),
             empty => *empty = Some(space),
         }
         if restarted {
@@ -190,11 +190,11 @@ impl Partition {
     /// Publishes the counters, and logs notices.
     fn show(&mut self) {
         let ledger = self.status.publish(&mut self.delivery);
-        self.held
+        self.reservation
             .iter_mut()
-            .for_each(|held| held.shrink(COPIES_PER_PAGE * self.delivery.bytes()));
+            .for_each(|reservation| reservation.shrink(COPIES_PER_PAGE * self.delivery.bytes()));
         let mut state = lock(&self.status.state);
-        state.memory = self.held.as_ref().map_or(0, Reservation::bytes);
+        state.memory = self.reservation.as_ref().map_or(0, Reservation::bytes);
         let Some((end, at)) = self.end else { return };
         let settled = self.delivery.cursor().settled;
         state.waiting = end.saturating_sub(settled.row);
@@ -236,14 +236,14 @@ impl Route for Partition {
         };
         match self.source.take() {
             Some(source) => {
-                let wanted = outlet::PageRequest {
+                let request = outlet::PageRequest {
                     from,
                     until,
                     records,
                     bytes,
                     random,
                 };
-                tasks.reading.spawn(read(source, wanted, self.space.clone()));
+                tasks.reading.spawn(read(source, request, self.space.clone()));
             }
             None => self.delivery.read_failed("the last page has not been read", now),
         }
@@ -258,10 +258,10 @@ impl Route for Partition {
                 }
                 self.delivery.read_failed("reading failed", now);
             }
-            Some(Read::Page(source, found)) => {
+            Some(Read::Page(source, result)) => {
                 self.source = Some(source);
-                match found {
-                    Ok((found, space)) => self.page(found, space, now),
+                match result {
+                    Ok((page, space)) => self.page(page, space, now),
                     Err(words) => self.delivery.read_failed(&words, now),
                 }
             }
@@ -282,12 +282,12 @@ impl Route for Partition {
         let batch = self.delivery.batch();
         let items = records.iter().filter_map(|index| batch.get(*index).cloned());
         let items: Vec<Arc<Item>> = items.collect();
-        let good = batch.iter().filter(|item| item.content.is_ok()).count();
+        let readable = batch.iter().filter(|item| item.content.is_ok()).count();
         let ends = items
             .first()
             .zip(items.last())
             .map(|(first, last)| (first.offset, last.offset));
-        let part = ends.filter(|_| items.len() < good);
+        let part = ends.filter(|_| items.len() < readable);
         let token = outlet::token(&self.topic.name, self.partition, &self.delivery.cursor(), part);
         let tables = Arc::clone(&self.tables);
         let stream = self.topic.stream;
@@ -347,11 +347,11 @@ impl Route for Partition {
 }
 
 /// Reads a page once there is memory for it and its request. A batch sent before a restart may exceed the current limit.
-async fn read(mut source: Source, wanted: outlet::PageRequest, space: Space) -> Read {
-    let held = space.get(COPIES_PER_PAGE * (wanted.bytes + MAX_OVERSHOOT)).await;
-    let found = match held {
-        Ok(held) => source.read(wanted).await.map(|found| (found, held)),
+async fn read(mut source: Source, request: outlet::PageRequest, space: Space) -> Read {
+    let reservation = space.get(COPIES_PER_PAGE * (request.bytes + MAX_OVERSHOOT)).await;
+    let result = match reservation {
+        Ok(reservation) => source.read(request).await.map(|page| (page, reservation)),
         Err(words) => Err(words),
     };
-    Read::Page(source, found)
+    Read::Page(source, result)
 }

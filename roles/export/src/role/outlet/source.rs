@@ -28,12 +28,13 @@ use super::{
 use net::destination::{self, Destination};
 
 /// Requests that a broker must support for reading.
-const READING: [Api; 3] = [Api::Metadata, Api::Fetch, Api::ListOffsets];
+const READ_APIS: [Api; 3] = [Api::Metadata, Api::Fetch, Api::ListOffsets];
 /// Longest time that a broker may wait for messages, ms.
-const WAIT: i32 = 500;
-/// Limits on the size of a fetch, bytes. It shrinks after an answer that was too slow for the link.
-const MOST: usize = 4 << 20;
-const LEAST: usize = 64 << 10;
+const MAX_WAIT_MS: i32 = 500;
+/// Initial and largest limit on the size of a fetch, bytes. The limit shrinks after an answer that was too slow for the link.
+const MAX_FETCH_BYTES: usize = 4 << 20;
+/// Smallest limit on the size of a fetch, bytes.
+const MIN_FETCH_BYTES: usize = 64 << 10;
 
 /// A topic, and the brokers from which to read it.
 #[derive(Clone, Debug)]
@@ -57,8 +58,8 @@ async fn in_time<T>(limit: Duration, call: impl Future<Output = Result<T, String
 impl Topic {
     /// Returns the addresses of the partition leaders, by partition; empty for a partition without a leader.
     pub(super) async fn leaders(&self) -> Result<Vec<String>, Failure> {
-        let mut guide = Connection::any(&self.brokers, self.timeout * 3 / 4, &READING).await?;
-        let topology = guide.topology(&self.name, "describe and read").await?;
+        let mut connection = Connection::any(&self.brokers, self.timeout * 3 / 4, &READ_APIS).await?;
+        let topology = connection.topology(&self.name, "describe and read").await?;
         Ok(topology
             .leaders
             .iter()
@@ -75,7 +76,7 @@ pub(super) struct Source {
     /// The connection to the leader. After a failure the leader is looked up again.
     connection: Option<Connection>,
     /// Current limit on the size of a fetch, bytes.
-    most: usize,
+    fetch_bytes_limit: usize,
 }
 
 /// The answer to a fetch.
@@ -104,15 +105,15 @@ impl Source {
             topic,
             partition,
             connection: None,
-            most: MOST,
+            fetch_bytes_limit: MAX_FETCH_BYTES,
         }
     }
 
     /// Reads a page. One without a fixed end stops at the deadline, or when no more messages arrive.
-    pub(super) async fn read(&mut self, wanted: PageRequest) -> Result<ReadPage, String> {
-        let (mut reading, mut step) = Reading::new(self.topic.stream, wanted);
+    pub(super) async fn read(&mut self, request: PageRequest) -> Result<ReadPage, String> {
+        let (mut reading, mut step) = Reading::new(self.topic.stream, request);
         let deadline = Instant::now() + self.topic.timeout;
-        let found = loop {
+        let outcome = loop {
             step = match step {
                 Step::Fetch(offset) => {
                     let is_late = Instant::now() >= deadline;
@@ -121,7 +122,7 @@ impl Source {
                         None => match self.fetch(offset, reading.space_left()).await {
                             Ok(answer) => {
                                 let step;
-                                (reading, step) = understand(reading, answer).await?;
+                                (reading, step) = decode(reading, answer).await?;
                                 step
                             }
                             Err(words) => reading.end_early().ok_or(words)?,
@@ -143,10 +144,10 @@ impl Source {
                 Step::Failed(words) => break Err(words),
             };
         };
-        if found.is_err() {
+        if outcome.is_err() {
             self.connection = None;
         }
-        found
+        outcome
     }
 
     /// Returns the first offset, or with `latest` the offset after the last message.
@@ -165,15 +166,14 @@ impl Source {
     /// Checks that this user may read the partition.
     pub(super) async fn is_readable(&mut self) -> Result<(), String> {
         let first = self.edge(false).await?;
-        let Answer { body, version, .. } = self.fetch(first, LEAST).await?;
+        let Answer { body, version, .. } = self.fetch(first, MIN_FETCH_BYTES).await?;
         let fetched = fetch::read_fetch(&body, version);
         let fetched = fetched.map_err(|wrong| format!("Kafka does not answer as expected: {}", wrong.0))?;
         match fetched.error {
             0 => Ok(()),
-            // TOPIC_AUTHORIZATION_FAILED.
-            29 => Err(format!(
+            kafka::TOPIC_AUTHORIZATION_FAILED => Err(format!(
                 "{}: allow this user to read topic {}",
-                kafka::name(29),
+                kafka::name(kafka::TOPIC_AUTHORIZATION_FAILED),
                 self.topic.name
             )),
             error => Err(format!("topic {}: {}", self.topic.name, kafka::name(error))),
@@ -186,19 +186,19 @@ impl Source {
         let mut leader = self.leader().await?;
         let version = leader.version(Api::Fetch).unwrap_or(0);
         let correlation = leader.number();
-        let wanted = fetch::FetchRequest {
+        let request = fetch::FetchRequest {
             topic: &self.topic.name,
             partition: self.partition,
             offset: i64::try_from(offset).unwrap_or(i64::MAX),
-            wait_ms: i32::try_from((limit / 2).as_millis()).map_or(WAIT, |half| half.min(WAIT)),
-            bytes: i32::try_from(bytes.clamp(LEAST, self.most)).unwrap_or(i32::MAX),
+            wait_ms: i32::try_from((limit / 2).as_millis()).map_or(MAX_WAIT_MS, |wait| wait.min(MAX_WAIT_MS)),
+            bytes: i32::try_from(bytes.clamp(MIN_FETCH_BYTES, self.fetch_bytes_limit)).unwrap_or(i32::MAX),
         };
-        let frame = fetch::fetch(correlation, version, &wanted);
+        let frame = fetch::fetch(correlation, version, &request);
         let len = in_time(limit, leader.ask(&frame)).await?;
         // While there is no memory, the answer waits at the broker and in the socket buffers.
         let space = self.topic.space.get(len.min(MAX_ANSWER) + UNPACKING).await?;
         let Ok(answer) = time::timeout(limit, leader.answer(correlation, len)).await else {
-            self.most = (self.most / 4).max(LEAST);
+            self.fetch_bytes_limit = (self.fetch_bytes_limit / 4).max(MIN_FETCH_BYTES);
             let words = format!(
                 "{len} bytes from Kafka did not arrive within {}",
                 rounded_text(limit)
@@ -206,7 +206,7 @@ impl Source {
             return Err(words);
         };
         let (body, is_cut) = answer?;
-        self.most = (self.most * 2).min(MOST);
+        self.fetch_bytes_limit = (self.fetch_bytes_limit * 2).min(MAX_FETCH_BYTES);
         if !is_cut {
             self.connection = Some(leader);
         }
@@ -228,7 +228,7 @@ impl Source {
         match leaders.get(index).filter(|address| !address.is_empty()) {
             Some(address) => {
                 let opened = async {
-                    Connection::open(&self.topic.brokers, address, &READING)
+                    Connection::open(&self.topic.brokers, address, &READ_APIS)
                         .await
                         .map_err(Failure::words)
                 };
@@ -240,14 +240,14 @@ impl Source {
 }
 
 /// Decodes an answer on a blocking thread, because it may hold thousands of messages.
-async fn understand(mut reading: Reading, answer: Answer) -> Result<(Reading, Step), String> {
-    let understood = task::spawn_blocking(move || {
+async fn decode(mut reading: Reading, answer: Answer) -> Result<(Reading, Step), String> {
+    let decoded = task::spawn_blocking(move || {
         let Answer { body, version, space } = answer;
         let step = fetch::read_fetch(&body, version).map(|fetched: Fetched<'_>| reading.fetched(&fetched));
         drop((body, space));
         (reading, step)
     });
-    let (reading, step) = understood.await.map_err(|_| "reading failed")?;
+    let (reading, step) = decoded.await.map_err(|_| "reading failed")?;
     let step = step.map_err(|wrong| format!("Kafka does not answer as expected: {}", wrong.0))?;
     Ok((reading, step))
 }

@@ -30,7 +30,7 @@ const FOLLOWED: u64 = 5_000_000_000;
 pub(super) struct BudgetControl {
     budgets: Budgets,
     /// Intents whose detail a budget has changed, in their changed form.
-    moved: BTreeMap<String, Intent>,
+    effective_intents: BTreeMap<String, Intent>,
     /// The totals at the last measurement, and its time, ns.
     last: Option<(u64, Totals)>,
     /// The last two counter messages of each device.
@@ -105,7 +105,7 @@ impl BudgetControl {
     /// Removes the budget state of an intent.
     pub(super) fn forget(&mut self, name: &str) {
         self.budgets.forget(name);
-        self.moved.remove(name);
+        self.effective_intents.remove(name);
         self.events.remove(name);
         self.refused.remove(name);
     }
@@ -116,8 +116,10 @@ impl BudgetControl {
     }
 
     /// Returns the effective intent, as its budget has changed it.
-    pub(super) fn in_force<'a>(&'a self, held: &'a ManagedIntent) -> &'a Intent {
-        self.moved.get(&held.intent.name).unwrap_or(&held.intent)
+    pub(super) fn effective_intent<'a>(&'a self, managed: &'a ManagedIntent) -> &'a Intent {
+        self.effective_intents
+            .get(&managed.intent.name)
+            .unwrap_or(&managed.intent)
     }
 
     /// Computes rates from the counts and the devices' latest counters. `sessions` lists the collectors with a budget.
@@ -193,12 +195,12 @@ impl Core {
         }
         self.budgets.measure(totals, &counters, sessions, now.steady);
         let mut budgets = std::mem::take(&mut self.budgets.budgets);
-        let kept: Vec<BudgetedIntent<'_>> = self
+        let budgeted: Vec<BudgetedIntent<'_>> = self
             .intents
             .iter()
-            .filter_map(|(name, held)| self.kept(name, held, now))
+            .filter_map(|(name, managed)| self.budgeted_intent(name, managed, now))
             .collect();
-        let (moves, stuck) = budgets.observe(&kept, &self.budgets.collectors, now.steady);
+        let (moves, stuck) = budgets.observe(&budgeted, &self.budgets.collectors, now.steady);
         self.budgets.budgets = budgets;
         for (name, step) in moves {
             self.apply_move(&name, &step, now);
@@ -239,8 +241,13 @@ impl Core {
     }
 
     /// Returns the budget input of an intent, or `None` if it cannot become coarser.
-    fn kept<'a>(&'a self, name: &'a str, held: &ManagedIntent, now: Now) -> Option<BudgetedIntent<'a>> {
-        let bounds = held.intent.bounds()?;
+    fn budgeted_intent<'a>(
+        &'a self,
+        name: &'a str,
+        managed: &ManagedIntent,
+        now: Now,
+    ) -> Option<BudgetedIntent<'a>> {
+        let bounds = managed.intent.bounds()?;
         let outcome = self.manager.compiler().outcome(name)?;
         let inventory = self.manager.inventory();
         let reports = match self.verifier.state(name, |node| inventory.name(node), now.steady) {
@@ -249,7 +256,7 @@ impl Core {
             _ => None,
         };
         let events = self.budgets.events.get(name).copied();
-        let (budget, rates) = known(held.intent.budget, reports, events);
+        let (budget, rates) = known(managed.intent.budget, reports, events);
         let ends = self
             .totals
             .get(name)
@@ -272,11 +279,11 @@ impl Core {
 
     /// Makes an intent coarser or finer, and records it.
     fn apply_move(&mut self, name: &str, step: &Move, now: Now) {
-        let Some(held) = self.intents.get(name) else {
+        let Some(managed) = self.intents.get(name) else {
             return;
         };
         if step.from != step.to {
-            let intent = held.intent.with_detail(step.to);
+            let intent = managed.intent.with_detail(step.to);
             if let Err(refusal) = self.manager.add_intent(intent.clone(), now.steady) {
                 self.budgets.budgets.undo(name, step);
                 // The change is retried every second, but logged once.
@@ -303,8 +310,8 @@ impl Core {
             self.changed = now;
             self.matches.renew();
             // A threshold without a filter is evaluated by the collector.
-            self.detection.is_due |= held.intent.reporting.filter.is_none();
-            self.budgets.moved.insert(name.to_owned(), intent);
+            self.detection.is_due |= managed.intent.reporting.filter.is_none();
+            self.budgets.effective_intents.insert(name.to_owned(), intent);
         }
         self.note(now, "manager", "budget", name, &step.to_string());
     }
@@ -326,8 +333,8 @@ impl Core {
     }
 
     /// Returns the N of an intent's effective sampling of 1 in N packets.
-    pub(super) fn sample_of(&self, held: &ManagedIntent) -> u32 {
-        self.budgets.in_force(held).sample.max(1)
+    pub(super) fn sample_of(&self, managed: &ManagedIntent) -> u32 {
+        self.budgets.effective_intent(managed).sample.max(1)
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct DetectionRequests {
     settings: Arc<Configuration>,
     control: Control,
     /// The rules and thresholds that the collector last received.
-    asked: Arc<IntentDetection>,
+    sent: Arc<IntentDetection>,
     /// Intents whose rules and thresholds do not fit, with the reasons.
     left_out: BTreeMap<String, String>,
     /// Intents or their flows may have changed since the last request.
@@ -35,7 +35,7 @@ impl DetectionRequests {
         Self {
             settings,
             control,
-            asked: Arc::default(),
+            sent: Arc::default(),
             left_out: BTreeMap::new(),
             is_due: true,
         }
@@ -58,8 +58,8 @@ impl DetectionRequests {
     }
 
     fn refusal(&self, asking: &[(&Intent, Vec<Match>)]) -> Option<String> {
-        let asked = asked(asking.iter().map(|(intent, flows)| (*intent, flows.clone())));
-        self.settings.detection.check(&asked).err()
+        let requested = asked(asking.iter().map(|(intent, flows)| (*intent, flows.clone())));
+        self.settings.detection.check(&requested).err()
     }
 }
 
@@ -97,7 +97,10 @@ impl Core {
     /// Returns the effective intents that delegate to the collector, with their flows.
     fn all_asking(&self) -> Vec<(&Intent, Vec<Match>)> {
         let compiler = self.manager.compiler();
-        let intents = self.intents.values().map(|held| self.budgets.in_force(held));
+        let intents = self
+            .intents
+            .values()
+            .map(|managed| self.budgets.effective_intent(managed));
         let asking = intents.filter(|intent| asks(intent));
         let in_force = asking.filter(|intent| compiler.outcome(&intent.name).is_some());
         in_force
@@ -115,9 +118,9 @@ impl Core {
         let mut left_out = BTreeMap::new();
         if self.detection.refusal(&all).is_some() {
             let mut fitting = Vec::new();
-            for one in all {
-                let name = one.0.name.clone();
-                fitting.push(one);
+            for (intent, flows) in all {
+                let name = intent.name.clone();
+                fitting.push((intent, flows));
                 if let Some(reason) = self.detection.refusal(&fitting) {
                     fitting.pop();
                     left_out.insert(name, reason);
@@ -125,11 +128,11 @@ impl Core {
             }
             all = fitting;
         }
-        let asked = Arc::new(asked(all));
+        let requested = Arc::new(asked(all));
         self.detection.left_out = left_out;
-        if asked != self.detection.asked {
-            self.detection.control.detect(Arc::clone(&asked));
-            self.detection.asked = asked;
+        if requested != self.detection.sent {
+            self.detection.control.detect(Arc::clone(&requested));
+            self.detection.sent = requested;
         }
     }
 }

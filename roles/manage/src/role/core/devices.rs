@@ -140,27 +140,27 @@ impl Core {
                 .iter()
                 .map(|(port, (other, end))| [*node, *port, *other, *end])
         });
-        let contradictions = inventory.contradictions().into_iter().map(|one| {
-            let claims = one.claims.iter().map(|(origin, peer)| match peer {
+        let contradictions = inventory.contradictions().into_iter().map(|contradiction| {
+            let claims = contradiction.claims.iter().map(|(origin, peer)| match peer {
                 Peer::Hosts => format!("hosts ({})", origin.name()),
                 Peer::Port(node, port) => format!("{}:{port} ({})", inventory.name(*node), origin.name()),
             });
             let claims: Vec<String> = claims.collect();
             format!(
                 "{}:{} leads to {}",
-                inventory.name(one.port.0),
-                one.port.1,
+                inventory.name(contradiction.port.0),
+                contradiction.port.1,
                 claims.join(" and to ")
             )
         });
-        let suggestions = inventory.suggestions().into_iter().map(|one| {
-            let claims = one.claims.iter().map(|(origin, at)| match origin {
+        let suggestions = inventory.suggestions().into_iter().map(|suggestion| {
+            let claims = suggestion.claims.iter().map(|(origin, at)| match origin {
                 Origin::Learned => "by paths that the collector knows".to_owned(),
                 origin => format!("by {} ({})", port_name(inventory, *at), origin.name()),
             });
             let mut claims: Vec<String> = claims.collect();
             claims.dedup();
-            let [a, b] = one.between.map(|end| port_name(inventory, end));
+            let [a, b] = suggestion.between.map(|end| port_name(inventory, end));
             format!("[\"{a}\", \"{b}\"] is claimed {}", claims.join(" and "))
         });
         DomainView {
@@ -171,7 +171,7 @@ impl Core {
             collectors: domain
                 .collectors
                 .iter()
-                .map(|one| one.address.to_string())
+                .map(|collector| collector.address.to_string())
                 .collect(),
             dta_collectors: domain
                 .dta_map
@@ -202,7 +202,7 @@ impl Core {
             .settings()
             .collectors
             .iter()
-            .map(|one| one.address.ip())
+            .map(|collector| collector.address.ip())
             .collect()
     }
 
@@ -282,8 +282,8 @@ impl Core {
         let before = links(self.manager.inventory());
         let after = links(inventory);
         let appeared = after.difference(&before).map(|link| (link, "leads to"));
-        let gone = before.difference(&after).map(|link| (link, "no longer leads to"));
-        for ([a, b], change) in appeared.chain(gone) {
+        let disappeared = before.difference(&after).map(|link| (link, "no longer leads to"));
+        for ([a, b], change) in appeared.chain(disappeared) {
             let subject = port_name(inventory, *a);
             let text = format!("{change} {}", port_name(inventory, *b));
             tracing::info!(port = subject, text, "the topology changed");

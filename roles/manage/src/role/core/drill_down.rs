@@ -10,7 +10,7 @@ use manager::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{clock::Now, journal::Kept},
+    super::{clock::Now, journal::StoredIntent},
     Core, ManagedIntent, Origin,
 };
 use runtime::monitor::CollectorMonitor;
@@ -32,8 +32,8 @@ pub(super) struct DrillDowns {
 struct Refusals {
     /// Number of denials since the last entry in the history.
     count: u64,
-    /// When that was, ns, by the steady clock.
-    noted: u64,
+    /// Time of the last denial, ns, by the steady clock.
+    denied_at: u64,
     /// Reason of the last denial.
     reason: String,
 }
@@ -49,7 +49,7 @@ impl DrillDowns {
         let denied = self
             .denied
             .get(name)
-            .filter(|one| now < one.noted.saturating_add(QUIET))?;
+            .filter(|denied| now < denied.denied_at.saturating_add(QUIET))?;
         Some(&denied.reason)
     }
 }
@@ -58,7 +58,7 @@ impl Core {
     /// Tells the collector which rules to follow, if they have changed.
     pub(super) fn set_followed(&mut self, monitor: &impl CollectorMonitor) {
         if !std::mem::replace(&mut self.drill_downs.is_followed, true) {
-            let intents = self.intents.values().map(|held| &held.intent);
+            let intents = self.intents.values().map(|managed| &managed.intent);
             let followed = intents.filter(|intent| intent.reporting.then.is_some());
             monitor.set_followed(followed.map(|intent| intent.name.clone()).collect());
         }
@@ -105,7 +105,7 @@ impl Core {
         };
         let name = child.name.clone();
         let body = body(&child);
-        let kept = Kept {
+        let stored = StoredIntent {
             body,
             by: "manager".to_owned(),
             added: now.wall,
@@ -130,19 +130,22 @@ impl Core {
         self.note(now, "manager", "drill_down", parent, &text);
         self.intents.insert(
             name,
-            ManagedIntent::new(child, kept, Origin::DrillDown(parent.to_owned()), now),
+            ManagedIntent::new(child, stored, Origin::DrillDown(parent.to_owned()), now),
         );
     }
 
     /// Removes drill-downs that the `manager` crate has ended.
     pub(super) fn end_drill_downs(&mut self, now: Now) {
-        let gone = self.intents.iter().filter_map(|(name, held)| match &held.origin {
-            Origin::DrillDown(parent) if self.manager.intent(name).is_none() => {
-                Some((name.clone(), parent.clone()))
-            }
-            _ => None,
-        });
-        for (name, parent) in gone.collect::<Vec<_>>() {
+        let ended = self
+            .intents
+            .iter()
+            .filter_map(|(name, managed)| match &managed.origin {
+                Origin::DrillDown(parent) if self.manager.intent(name).is_none() => {
+                    Some((name.clone(), parent.clone()))
+                }
+                _ => None,
+            });
+        for (name, parent) in ended.collect::<Vec<_>>() {
             self.drop_intent(&name, now);
             self.note(now, "manager", "end", &parent, &format!("{name} has ended"));
         }
@@ -151,7 +154,7 @@ impl Core {
     /// Returns a successful result. Counts a denial, and records it at most once a minute.
     fn denied<T>(&mut self, name: &str, result: Result<T, Denied>, now: Now) -> Option<T> {
         match result {
-            Ok(done) => return Some(done),
+            Ok(outcome) => return Some(outcome),
             Err(Denied::NotAsked | Denied::Prolonged(_)) => {}
             Err(denied) => self.deny(name, denied.to_string(), now),
         }
@@ -162,13 +165,13 @@ impl Core {
         let denied = self.drill_downs.denied.entry(name.to_owned()).or_default();
         denied.count += 1;
         let is_new = denied.reason != reason;
-        if !is_new && now.steady < denied.noted.saturating_add(QUIET) {
+        if !is_new && now.steady < denied.denied_at.saturating_add(QUIET) {
             return;
         }
         let others = denied.count - 1;
         *denied = Refusals {
             count: 0,
-            noted: now.steady,
+            denied_at: now.steady,
             reason,
         };
         let more = if others > 0 {

@@ -8,7 +8,7 @@ use std::{
 
 use detect::Metric;
 use manager::{
-    IntentStatus,
+    DryRun, IntentStatus,
     budget::Detail,
     compile::EffectiveRule,
     device::{Mode, NodeId},
@@ -24,7 +24,7 @@ use super::{
     super::{
         clock::Now,
         count::{self, Expected, Expecting, Measuring},
-        journal::Kept,
+        journal::StoredIntent,
         view::{CostView, IntentState, IntentView, IntentsView, PlanView},
     },
     Core, Error, InstallCheck, ManagedIntent, Origin, PutIntent,
@@ -53,7 +53,7 @@ impl Core {
         let in_file = self
             .intents
             .iter()
-            .filter(|(_, held)| held.origin == Origin::File);
+            .filter(|(_, managed)| managed.origin == Origin::File);
         let mut old: Vec<String> = in_file.map(|(name, _)| name.clone()).collect();
         for settings in &all.intents {
             let intent = settings.intent();
@@ -63,15 +63,18 @@ impl Core {
             let body = settings.show().to_written();
             let name = intent.name.clone();
             old.retain(|old| *old != name);
-            let before = self.intents.get(&name).filter(|held| held.origin == Origin::File);
-            if before.is_none_or(|before| before.kept.body != body) {
+            let before = self
+                .intents
+                .get(&name)
+                .filter(|managed| managed.origin == Origin::File);
+            if before.is_none_or(|before| before.stored.body != body) {
                 self.forget(&name);
-                let kept = Kept {
+                let stored = StoredIntent {
                     body,
                     by: "file".to_owned(),
                     added: now.wall,
                 };
-                self.hold(ManagedIntent::new(intent, kept, Origin::File, now), now);
+                self.hold(ManagedIntent::new(intent, stored, Origin::File, now), now);
                 // Remove an intent with that name from the journal, so that it does not return once the file omits it.
                 if let Err(error) = self.journal.forget(&name) {
                     tracing::warn!(intent = name, %error, "cannot save in [manager] state that the file has this intent now");
@@ -86,18 +89,18 @@ impl Core {
     }
 
     /// Adds an intent. If the current network refuses it, it is retained, and compiled again when the network changes.
-    pub(super) fn hold(&mut self, held: ManagedIntent, now: Now) {
-        let name = held.intent.name.clone();
+    pub(super) fn hold(&mut self, managed: ManagedIntent, now: Now) {
+        let name = managed.intent.name.clone();
         self.detection.is_due = true;
         self.drill_downs.is_followed = false;
         self.matches.renew();
         self.changed = now;
         if !self.stopped
-            && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now.steady)
+            && let Err(refusal) = self.manager.keep_intent(managed.intent.clone(), now.steady)
         {
             tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
         }
-        self.intents.insert(name, held);
+        self.intents.insert(name, managed);
     }
 
     pub(super) fn drop_intent(&mut self, name: &str, now: Now) {
@@ -134,28 +137,28 @@ impl Core {
         let name = intent.name.clone();
         let before = self.intents.get(&name);
         check_version(&name, before, if_match.as_deref())?;
-        if let Some(held) = before.filter(|_| is_new) {
-            return Err(taken(&name, held));
+        if let Some(managed) = before.filter(|_| is_new) {
+            return Err(name_in_use(&name, managed));
         }
         let is_replaced = before.is_some();
-        if let Some(held) = before {
-            may_be_replaced(&name, held)?;
+        if let Some(managed) = before {
+            may_be_replaced(&name, managed)?;
         }
-        let kept = Kept {
+        let stored = StoredIntent {
             body,
             by: by.clone(),
             added: now.wall,
         };
-        let mut held = ManagedIntent::new(intent, kept, Origin::Api, now);
-        self.manager.check_intent(&held.intent, now.steady)?;
-        self.check_asked(&held.intent)?;
+        let mut managed = ManagedIntent::new(intent, stored, Origin::Api, now);
+        self.manager.check_intent(&managed.intent, now.steady)?;
+        self.check_asked(&managed.intent)?;
         // A relative `until` counts from now, also after a restart, so store the absolute time.
-        if let (Some(end), Value::Object(table)) = (held.end, &mut held.kept.body) {
+        if let (Some(end), Value::Object(table)) = (managed.end, &mut managed.stored.body) {
             table.insert("until".to_owned(), intent::time_text(end).into());
         }
-        self.journal.keep(&name, &held.kept)?;
+        self.journal.save_intent(&name, &managed.stored)?;
         self.forget(&name);
-        self.hold(held, now);
+        self.hold(managed, now);
         self.note(now, &by, if is_replaced { "replace" } else { "add" }, &name, "");
         self.intent(&name, now)
     }
@@ -166,15 +169,15 @@ impl Core {
     /// The intent is invalid.
     pub fn expecting(&self, body: &Value, now: Now) -> Result<Expecting, Error> {
         let intent = read(body, self.detection.collects(), now.wall).map_err(Error::Wrong)?;
-        let measuring = self.intents.iter().filter_map(|(name, held)| {
+        let measuring = self.intents.iter().filter_map(|(name, managed)| {
             let outcome = self.manager.compiler().outcome(name)?;
             Some(Measuring {
-                flows: matches(&held.intent.entries().ok()?),
-                sample: self.sample_of(held),
+                flows: matches(&managed.intent.entries().ok()?),
+                sample: self.sample_of(managed),
                 mode: outcome.mode,
-                rank: (held.intent.priority, Reverse(name.clone())),
-                filters: held.intent.reporting.filter.is_some(),
-                everywhere: held.intent.at == At::default(),
+                rank: (managed.intent.priority, Reverse(name.clone())),
+                filters: managed.intent.reporting.filter.is_some(),
+                everywhere: managed.intent.at == At::default(),
             })
         });
         Ok(Expecting {
@@ -191,14 +194,18 @@ impl Core {
     /// The errors of [`Core::put`].
     pub fn dry_run(&self, body: &Value, expected: &Expected, now: Now) -> Result<PlanView, Error> {
         let intent = read(body, self.detection.collects(), now.wall).map_err(Error::Wrong)?;
-        if let Some(held) = self.intents.get(&intent.name) {
-            may_be_replaced(&intent.name, held)?;
+        if let Some(managed) = self.intents.get(&intent.name) {
+            may_be_replaced(&intent.name, managed)?;
         }
         let intent = Intent {
             until: None,
             ..intent
         };
-        let (outcome, plan, overlaps) = self.manager.dry_run(&intent, now.steady)?;
+        let DryRun {
+            outcome,
+            plan,
+            overlaps,
+        } = self.manager.dry_run(&intent, now.steady)?;
         self.check_asked(&intent)?;
         let links = self.manager.compiler().longest_path();
         let own = EffectiveRule {
@@ -245,9 +252,9 @@ impl Core {
     /// The intent does not exist, has another version or belongs to the file, or another manager is active.
     pub fn remove(&mut self, name: &str, if_match: Option<&str>, by: &str, now: Now) -> Result<(), Error> {
         self.check_acting()?;
-        let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
-        check_version(name, Some(held), if_match)?;
-        if held.origin == Origin::File {
+        let managed = self.intents.get(name).ok_or_else(|| unknown(name))?;
+        check_version(name, Some(managed), if_match)?;
+        if managed.origin == Origin::File {
             return Err(in_file(name));
         }
         self.journal.forget(name)?;
@@ -261,8 +268,8 @@ impl Core {
     /// # Errors
     /// There is no such intent.
     pub fn intent(&self, name: &str, now: Now) -> Result<IntentView, Error> {
-        let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
-        Ok(self.intent_view(name, held, now))
+        let managed = self.intents.get(name).ok_or_else(|| unknown(name))?;
+        Ok(self.intent_view(name, managed, now))
     }
 
     /// Returns the states of all intents, for the manager's stream.
@@ -285,13 +292,13 @@ impl Core {
         let intents = self
             .intents
             .iter()
-            .map(|(name, held)| self.intent_view(name, held, now));
+            .map(|(name, managed)| self.intent_view(name, managed, now));
         IntentsView {
             intents: intents.collect(),
         }
     }
 
-    fn intent_view(&self, name: &str, held: &ManagedIntent, now: Now) -> IntentView {
+    fn intent_view(&self, name: &str, managed: &ManagedIntent, now: Now) -> IntentView {
         let status = self.manager.intent(name);
         let inventory = self.manager.inventory();
         let state = self.verifier.state(name, |node| inventory.name(node), now.steady);
@@ -324,7 +331,7 @@ impl Core {
             whole: true,
             mode: outcome.mode,
             bits: outcome.bits,
-            sample: self.sample_of(held),
+            sample: self.sample_of(managed),
         });
         let rules = match overlap {
             Some(overlap) if outcome.is_some() => &overlap.rules,
@@ -336,16 +343,16 @@ impl Core {
             .map(ToString::to_string);
         IntentView {
             name: name.to_owned(),
-            etag: etag_of(held),
-            origin: held.origin.name().to_owned(),
-            parent: match &held.origin {
+            etag: etag_of(managed),
+            origin: managed.origin.name().to_owned(),
+            parent: match &managed.origin {
                 Origin::DrillDown(parent) => Some(parent.clone()),
                 Origin::File | Origin::Api => None,
             },
-            by: held.kept.by.clone(),
-            added: held.kept.added,
-            end: held.end.or_else(|| Some(now.to_wall(status.as_ref()?.end?))),
-            intent: held.kept.body.clone(),
+            by: managed.stored.by.clone(),
+            added: managed.stored.added,
+            end: managed.end.or_else(|| Some(now.to_wall(status.as_ref()?.end?))),
+            intent: managed.stored.body.clone(),
             state,
             text,
             mode: modes(rules),
@@ -367,14 +374,14 @@ impl Core {
     /// Returns the remarks that follow the description of an intent's state.
     fn remarks(&self, name: &str, now: Now) -> String {
         let mut text = String::new();
-        if let Some(taken) = self
+        if let Some(conflict) = self
             .overlap(name)
-            .and_then(|overlap| overlap.taken.iter().find(|one| one.whole))
+            .and_then(|overlap| overlap.taken.iter().find(|conflict| conflict.whole))
         {
             text.push_str(&format!(
                 "; its packets are taken by `{}` (mode {})",
-                taken.by,
-                taken.modes.0.name()
+                conflict.by,
+                conflict.modes.0.name()
             ));
         }
         if let Some(reason) = self.detection.left_out(name) {
@@ -384,7 +391,7 @@ impl Core {
             let compared = self
                 .intents
                 .get(name)
-                .and_then(|held| held.intent.reporting.thresholds.keys().next());
+                .and_then(|managed| managed.intent.reporting.thresholds.keys().next());
             text.push_str(&format!(
                 "; {} by a budget",
                 detail_text(compared.copied(), detail)
@@ -504,7 +511,7 @@ impl Core {
         if now.steady < self.install_check.next {
             return Some(self.install_check.next);
         }
-        let begun = (self.stopwatch)();
+        let start = (self.stopwatch)();
         let mut lacking: BTreeMap<NodeId, Option<BTreeSet<&str>>> = BTreeMap::new();
         for name in self.intents.keys() {
             let is_installed = match self.manager.compiler().outcome(name) {
@@ -521,25 +528,25 @@ impl Core {
             };
             self.verifier.set_installed(name, is_installed, now.steady);
         }
-        let took = (self.stopwatch)().saturating_sub(begun);
+        let duration = (self.stopwatch)().saturating_sub(start);
         // At most a tenth of the thread's time goes into this check.
         self.install_check = InstallCheck {
             is_due: false,
-            next: now.steady + INSTALLED.max(took.saturating_mul(9)),
+            next: now.steady + INSTALLED.max(duration.saturating_mul(9)),
         };
         None
     }
 
     /// Returns the flows of each intent, and the instruction bits that its nodes should fill.
     pub(in crate::role) fn watched(&self) -> Vec<count::Watched> {
-        let watched = self.intents.iter().filter_map(|(name, held)| {
+        let watched = self.intents.iter().filter_map(|(name, managed)| {
             let outcome = self.manager.compiler().outcome(name)?;
             Some(count::Watched {
                 name: name.clone(),
-                flows: matches(&held.intent.entries().ok()?),
+                flows: matches(&managed.intent.entries().ok()?),
                 bits: outcome.bits,
                 mode: outcome.mode,
-                events: held.intent.budget.events.is_some(),
+                events: managed.intent.budget.events.is_some(),
             })
         });
         watched.collect()
@@ -568,7 +575,7 @@ impl Core {
         let ended: Vec<String> = self
             .intents
             .iter()
-            .filter(|(_, held)| held.end.is_some_and(|end| end <= now.wall))
+            .filter(|(_, managed)| managed.end.is_some_and(|end| end <= now.wall))
             .map(|(name, _)| name.clone())
             .collect();
         for name in ended {
@@ -578,7 +585,7 @@ impl Core {
             }
             self.note(now, "manager", "end", &name, "its time has expired");
         }
-        let ends = self.intents.values().filter_map(|held| held.end);
+        let ends = self.intents.values().filter_map(|managed| managed.end);
         ends.min().map(|end| now.to_steady(end))
     }
 }
@@ -651,8 +658,8 @@ fn detail_text(metric: Option<Metric>, detail: Detail) -> String {
 }
 
 /// Returns the version of an intent, derived from the time at which it was added.
-fn etag_of(held: &ManagedIntent) -> String {
-    format!("{:x}", held.kept.added)
+fn etag_of(managed: &ManagedIntent) -> String {
+    format!("{:x}", managed.stored.added)
 }
 
 fn unknown(name: &str) -> Error {
@@ -662,13 +669,13 @@ fn unknown(name: &str) -> Error {
 }
 
 /// Checks that an intent has the expected version; `*` accepts any.
-fn check_version(name: &str, held: Option<&ManagedIntent>, if_match: Option<&str>) -> Result<(), Error> {
-    match (if_match, held) {
+fn check_version(name: &str, managed: Option<&ManagedIntent>, if_match: Option<&str>) -> Result<(), Error> {
+    match (if_match, managed) {
         (None, _) | (Some("*"), Some(_)) => Ok(()),
-        (Some(etag), Some(held)) if etag == etag_of(held) => Ok(()),
-        (Some(_), Some(held)) => Err(Error::Stale(format!(
+        (Some(etag), Some(managed)) if etag == etag_of(managed) => Ok(()),
+        (Some(_), Some(managed)) => Err(Error::Stale(format!(
             "`{name}` was replaced by {} in the meantime; review it, and repeat the change if it still applies",
-            held.kept.by
+            managed.stored.by
         ))),
         (Some(_), None) => Err(Error::Stale(format!(
             "the intent `{name}` no longer exists; add it as a new one"
@@ -677,19 +684,19 @@ fn check_version(name: &str, held: Option<&ManagedIntent>, if_match: Option<&str
 }
 
 /// Returns the refusal of a new intent whose name is in use.
-fn taken(name: &str, held: &ManagedIntent) -> Error {
-    match may_be_replaced(name, held) {
+fn name_in_use(name: &str, managed: &ManagedIntent) -> Error {
+    match may_be_replaced(name, managed) {
         Err(error) => error,
         Ok(()) => Error::Stale(format!(
             "there is an intent `{name}` already, added by {}; use another name, or edit that one",
-            held.kept.by
+            managed.stored.by
         )),
     }
 }
 
 /// Checks that a request may replace this intent.
-fn may_be_replaced(name: &str, held: &ManagedIntent) -> Result<(), Error> {
-    match &held.origin {
+fn may_be_replaced(name: &str, managed: &ManagedIntent) -> Result<(), Error> {
+    match &managed.origin {
         Origin::Api => Ok(()),
         Origin::File => Err(in_file(name)),
         Origin::DrillDown(parent) => Err(Error::Conflict(format!(
@@ -710,25 +717,25 @@ mod tests {
 
     #[test]
     fn a_change_is_refused_if_it_is_for_another_version() {
-        let held = |origin| ManagedIntent {
+        let managed = |origin| ManagedIntent {
             intent: Intent {
                 name: "web".to_owned(),
                 ..Intent::default()
             },
             end: None,
-            kept: Kept {
+            stored: StoredIntent {
                 body: Value::Null,
                 by: "ana".to_owned(),
                 added: 0x2a,
             },
             origin,
         };
-        let present = held(Origin::Api);
+        let present = managed(Origin::Api);
         let text = |error: Error| match error {
             Error::Stale(message) | Error::Conflict(message) => message,
             other => panic!("{other:?}"),
         };
-        let check = |held, etag| check_version("web", held, etag).map_err(text);
+        let check = |managed, etag| check_version("web", managed, etag).map_err(text);
         assert_eq!(check(Some(&present), Some("2a")), Ok(()));
         assert_eq!(check(Some(&present), Some("*")), Ok(()));
         assert_eq!(check(Some(&present), None), Ok(()));
@@ -740,7 +747,7 @@ mod tests {
         assert_eq!(check(None, Some("2a")), Err(gone.to_owned()));
         assert_eq!(check(None, Some("*")), Err(gone.to_owned()));
         let there = "there is an intent `web` already, added by ana; use another name, or edit that one";
-        assert_eq!(text(taken("web", &present)), there);
-        assert!(text(taken("web", &held(Origin::File))).contains("configuration file"));
+        assert_eq!(text(name_in_use("web", &present)), there);
+        assert!(text(name_in_use("web", &managed(Origin::File))).contains("configuration file"));
     }
 }

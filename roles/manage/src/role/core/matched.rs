@@ -139,16 +139,16 @@ impl Core {
         reported: &BTreeMap<NodeId, SourceCounters>,
     ) -> BTreeMap<NodeId, SourceCounters> {
         let packets = self.matches.packets.get(name);
-        let (Some(packets), Some(held)) = (packets, self.intents.get(name)) else {
+        let (Some(packets), Some(managed)) = (packets, self.intents.get(name)) else {
             return BTreeMap::new();
         };
-        if held.intent.reporting.filter.is_some() || !(self.is_local || self.all_report_here()) {
+        if managed.intent.reporting.filter.is_some() || !(self.is_local || self.all_report_here()) {
             return BTreeMap::new();
         }
         let sources = packets.iter().map(|(node, packets)| {
             let counters = SourceCounters {
                 packets: *packets,
-                sample: self.sample_of(held),
+                sample: self.sample_of(managed),
                 last_report: reported.get(node).and_then(|source| source.last_report),
             };
             (*node, counters)

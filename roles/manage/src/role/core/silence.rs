@@ -73,8 +73,8 @@ impl Core {
     ) {
         self.local = local;
         self.arrivals = Arrivals {
-            datagrams: arrived.values().map(|one| one.datagrams).sum(),
-            lost: arrived.values().map(|one| one.lost).sum(),
+            datagrams: arrived.values().map(|arrivals| arrivals.datagrams).sum(),
+            lost: arrived.values().map(|arrivals| arrivals.lost).sum(),
         };
         for (node, device) in self.device_reports.clone() {
             let Reported { packets, sent } = device.reported;
@@ -139,7 +139,7 @@ impl Core {
             .get(name)
             .map(|since| &since.ends)
             .filter(|ends| !ends.is_empty());
-        let sources: BTreeSet<NodeId> = silent.iter().map(|one| one.node).collect();
+        let sources: BTreeSet<NodeId> = silent.iter().map(|source| source.node).collect();
         let sinks: Vec<NodeId> = match ends {
             Some(ends) => ends.keys().copied().collect(),
             None => {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     super::{
         clock::Now,
-        journal::Kept,
+        journal::{CopiedIntent, StoredIntent},
         view::{CopiedView, CopyView},
     },
     Core, Error, ManagedIntent, Origin, intents,
@@ -124,12 +124,12 @@ impl Core {
         let added = self
             .intents
             .iter()
-            .filter(|(_, held)| acting && held.origin == Origin::Api);
-        let intents = added.map(|(name, held)| CopiedView {
+            .filter(|(_, managed)| acting && managed.origin == Origin::Api);
+        let intents = added.map(|(name, managed)| CopiedView {
             name: name.clone(),
-            intent: held.kept.body.clone(),
-            by: held.kept.by.clone(),
-            added: held.kept.added,
+            intent: managed.stored.body.clone(),
+            by: managed.stored.by.clone(),
+            added: managed.stored.added,
         });
         (
             etag,
@@ -182,16 +182,16 @@ impl Core {
         let changes = changes(&self.intents, copy.intents, |body| {
             intents::read(body, collects, now.wall)
         });
-        self.journal.change(&changes.gone, &changes.kept)?;
-        for name in &changes.gone {
+        self.journal.replace_intents(&changes.removed, &changes.changed)?;
+        for name in &changes.removed {
             self.drop_intent(name, now);
         }
-        let added: Vec<String> = changes.kept.iter().map(|(name, ..)| name.clone()).collect();
-        for (name, intent, kept) in changes.kept {
+        let added: Vec<String> = changes.changed.iter().map(|copied| copied.name.clone()).collect();
+        for CopiedIntent { name, intent, stored } in changes.changed {
             self.forget(&name);
-            self.hold(ManagedIntent::new(intent, kept, Origin::Api, now), now);
+            self.hold(ManagedIntent::new(intent, stored, Origin::Api, now), now);
         }
-        for (action, names) in [("remove", &changes.gone), ("add", &added)] {
+        for (action, names) in [("remove", &changes.removed), ("add", &added)] {
             names
                 .iter()
                 .take(MAX_NOTES)
@@ -221,9 +221,9 @@ impl Core {
 #[derive(Debug, PartialEq)]
 struct Changes {
     /// Names of intents to remove first.
-    gone: Vec<String>,
+    removed: Vec<String>,
     /// Intents to add or replace.
-    kept: Vec<(String, Intent, Kept)>,
+    changed: Vec<CopiedIntent>,
     /// The reason why an intent is not copied.
     left_out: Option<String>,
     /// The changes are complete.
@@ -233,16 +233,16 @@ struct Changes {
 /// Compares this manager's intents with the other's. Its own file's have precedence, and unreadable ones are omitted.
 fn changes(
     own: &BTreeMap<String, ManagedIntent>,
-    theirs: Vec<CopiedView>,
+    copied: Vec<CopiedView>,
     read: impl Fn(&Value) -> Result<Intent, String>,
 ) -> Changes {
-    let names: BTreeSet<&str> = theirs.iter().map(|one| one.name.as_str()).collect();
-    let gone = own
+    let names: BTreeSet<&str> = copied.iter().map(|intent| intent.name.as_str()).collect();
+    let removed = own
         .iter()
-        .filter(|(name, held)| held.origin == Origin::Api && !names.contains(name.as_str()));
+        .filter(|(name, managed)| managed.origin == Origin::Api && !names.contains(name.as_str()));
     let mut changes = Changes {
-        gone: gone.map(|(name, _)| name.clone()).collect(),
-        kept: Vec::new(),
+        removed: removed.map(|(name, _)| name.clone()).collect(),
+        changed: Vec::new(),
         left_out: None,
         is_all: true,
     };
@@ -251,27 +251,29 @@ fn changes(
         intent: body,
         by,
         added,
-    } in theirs
+    } in copied
     {
-        let kept = Kept {
+        let stored = StoredIntent {
             body,
             by: text::bounded(&by, MAX_BY),
             added,
         };
         if own
             .get(&name)
-            .is_some_and(|held| held.origin != Origin::Api || held.kept == kept)
+            .is_some_and(|managed| managed.origin != Origin::Api || managed.stored == stored)
         {
             continue;
         }
-        if changes.kept.len() == MAX_CHANGES {
+        if changes.changed.len() == MAX_CHANGES {
             changes.is_all = false;
             break;
         }
-        match read(&kept.body) {
-            Ok(intent) if intent.name == name => changes.kept.push((name, intent, kept)),
+        match read(&stored.body) {
+            Ok(intent) if intent.name == name => changes.changed.push(CopiedIntent { name, intent, stored }),
             Ok(_) => {}
-            Err(why) => changes.left_out = Some(text::bounded(&format!("`{name}`: {why}"), MAX_REASON)),
+            Err(reason) => {
+                changes.left_out = Some(text::bounded(&format!("`{name}`: {reason}"), MAX_REASON));
+            }
         }
     }
     changes
@@ -293,15 +295,15 @@ mod tests {
         }
     }
 
-    fn kept(name: &str, added: u64) -> Kept {
-        Kept {
+    fn stored(name: &str, added: u64) -> StoredIntent {
+        StoredIntent {
             body: json!({"name": name}),
             by: "ana".to_owned(),
             added,
         }
     }
 
-    fn held(name: &str, origin: Origin) -> (String, ManagedIntent) {
+    fn managed(name: &str, origin: Origin) -> (String, ManagedIntent) {
         let intent = Intent {
             name: name.to_owned(),
             ..Intent::default()
@@ -311,14 +313,25 @@ mod tests {
             ManagedIntent {
                 intent,
                 end: None,
-                kept: kept(name, 5),
+                stored: stored(name, 5),
                 origin,
             },
         )
     }
 
+    fn changed_intent(name: &str, added: u64) -> CopiedIntent {
+        CopiedIntent {
+            name: name.to_owned(),
+            intent: Intent {
+                name: name.to_owned(),
+                ..Intent::default()
+            },
+            stored: stored(name, added),
+        }
+    }
+
     fn copied(name: &str, added: u64) -> CopiedView {
-        let Kept { body, by, added } = kept(name, added);
+        let StoredIntent { body, by, added } = stored(name, added);
         CopiedView {
             name: name.to_owned(),
             intent: body,
@@ -329,10 +342,10 @@ mod tests {
 
     #[test]
     fn intents_become_those_of_the_other_manager() {
-        let own = ["gone", "same", "other"].map(|name| held(name, Origin::Api));
+        let own = ["gone", "same", "other"].map(|name| managed(name, Origin::Api));
         let own = own
             .into_iter()
-            .chain([held("file", Origin::File), held("mine", Origin::File)])
+            .chain([managed("file", Origin::File), managed("mine", Origin::File)])
             .collect();
         let broken = CopiedView {
             intent: json!(5),
@@ -350,16 +363,9 @@ mod tests {
             broken,
             forged,
         ];
-        let intent = |name: &str| Intent {
-            name: name.to_owned(),
-            ..Intent::default()
-        };
         let expected = Changes {
-            gone: vec!["gone".to_owned()],
-            kept: vec![
-                ("other".to_owned(), intent("other"), kept("other", 6)),
-                ("new".to_owned(), intent("new"), kept("new", 7)),
-            ],
+            removed: vec!["gone".to_owned()],
+            changed: vec![changed_intent("other", 6), changed_intent("new", 7)],
             left_out: Some("`broken`: no name".to_owned()),
             is_all: true,
         };
@@ -371,15 +377,15 @@ mod tests {
         let names: Vec<String> = (0..MAX_CHANGES + 1).map(|number| format!("i{number}")).collect();
         let theirs = || names.iter().map(|name| copied(name, 5)).collect();
         let first = changes(&BTreeMap::new(), theirs(), read);
-        assert_eq!((first.kept.len(), first.is_all), (MAX_CHANGES, false));
+        assert_eq!((first.changed.len(), first.is_all), (MAX_CHANGES, false));
         let own = first
-            .kept
+            .changed
             .iter()
-            .map(|(name, ..)| held(name, Origin::Api))
+            .map(|copied| managed(&copied.name, Origin::Api))
             .collect();
         let second = changes(&own, theirs(), read);
         assert_eq!(
-            (second.gone.len(), second.kept.len(), second.is_all),
+            (second.removed.len(), second.changed.len(), second.is_all),
             (0, 1, true)
         );
     }

@@ -102,14 +102,16 @@ impl Namespace {
 
     /// Connects to `address` from inside the namespace. The caller must limit the time.
     pub(super) async fn connect(&self, address: &str) -> io::Result<TcpStream> {
-        let (reply, made) = oneshot::channel();
+        let (reply, connected) = oneshot::channel();
         self.requests
             .try_send((address.to_owned(), reply))
             .map_err(|error| match error {
                 TrySendError::Full(_) => io::Error::other("too many requests are pending"),
                 TrySendError::Disconnected(_) => io::Error::other("the manager ends"),
             })?;
-        let (socket, address) = made.await.map_err(|_| io::Error::other("the manager ends"))??;
+        let (socket, address) = connected
+            .await
+            .map_err(|_| io::Error::other("the manager ends"))??;
         socket.connect(address).await
     }
 }
