@@ -93,7 +93,7 @@ export async function ranges(page, base) {
   await page.goBack();
   await until(page, `${FLOWS} tr`, (text) => /→/.test(text), 'the time before the zoom');
   await isChosen('back from the zoom');
-  await page.getByRole('button', { name: 'back to now' }).click();
+  await page.getByRole('button', { name: 'back to live' }).click();
   await addressIs(page, /^#\/overview$/, 'now');
   await until(page, '.verdict strong', (text) => text.length > 10, 'the live page');
   await page.locator('.past').waitFor({ ...WAIT, state: 'hidden' });
