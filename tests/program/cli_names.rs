@@ -84,10 +84,11 @@ fn events_and_queries_of_a_running_hopwise_have_names() {
     let found = hopwise(["query", "--api", &api, "--format", "csv", "--limit", "1", sql]);
     assert_eq!(found.stdout, "node,reason\r\n103,71\r\n", "{found:?}");
     assert!(found.stderr.contains("only 1 row shown"), "{found:?}");
-    let wrong = hopwise(["query", "--api", &api, "SELECT nothing FROM drops"]);
-    assert_eq!(
-        (wrong.code, wrong.stderr.as_str()),
-        (Some(2), "hopwise: no such column: nothing\n")
+    let wrong = hopwise(["query", "--api", &api, "SELECT colour FROM drops"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(
+        wrong.stderr.starts_with("hopwise: no such column: colour"),
+        "{wrong:?}"
     );
     // Names of the running hopwise, for the files of a directory.
     let dir = server.path("store");

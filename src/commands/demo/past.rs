@@ -1,12 +1,11 @@
 //! `hopwise demo --past`: simulates past traffic at full speed and stores what a collector detects, for the demo to continue.
 
-use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{path::Path, sync::Arc, thread, time::Duration};
 
 use collector::{Collector, Datagram};
 use dataplane::fabric::{FabricSink, GroundTruth, Reporter};
-use terminal::{CliError, progress::Progress, units};
+use terminal::{CliError, Terminal, progress::Progress, units};
 
 use super::{MINUTE, network::Network, streams::Streams};
 use cli::store_writer::StoreWriter;
@@ -87,7 +86,7 @@ impl PastCollector {
         let past = past.as_nanos() as u64;
         let mut progress = Progress::new("simulating the past", "datagrams", Some(past));
         // A log or a pipe gets lines in place of the bar.
-        let writes_lines = !std::io::stderr().is_terminal();
+        let writes_lines = !Terminal::stderr().interactive;
         let mut next_line = past / LINES;
         let mut now = start;
         // Real time passes during the simulation. It continues up to the present, so that the history has no gap. A machine
