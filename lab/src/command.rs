@@ -150,7 +150,7 @@ struct ModeArgs {
 enum Mode {
     /// INT-MD 2.1: packets collect metadata, the sink reports it
     Md,
-    /// INT-MD by INT 1.0; only in labs without intents
+    /// INT-MD by INT 1.0; only in a lab without a manager
     Md10,
     /// INT-MX 2.1: packets carry instructions, every node reports
     Mx,
