@@ -130,7 +130,7 @@ export async function expired(page, base) {
   const gone = then.find(({ text }) => !present.has(text));
   if (!gone) throw new Skipped('no flow has expired yet');
   await open(page, base, `flow/${encodeURIComponent(gone.text)}`);
-  await until(page, '.flow-detail', (text) => /not known any more/.test(text), 'it is not there now');
+  await until(page, '.flow-detail', (text) => /no longer known/.test(text), 'it is not there now');
   await choose(page, first, last);
   await until(page, '.flow-title h1', (text) => /→/.test(text), 'the flow as it was');
   await until(page, '.flow-title', (text) => /latency .* to .*mean|reports/.test(text), 'its latencies');
