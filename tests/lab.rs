@@ -638,7 +638,7 @@ fn a_killed_switch_is_filled_again_and_an_intent_changes_reports() {
         );
         let traffic = command(words.split(' ')).stdout(Stdio::null()).spawn().unwrap();
         let restarted = lab.run(&format!("fault restart {switch} --after 100ms"));
-        let filled = "ms later its manager had given it its rules.";
+        let filled = "ms later the manager had installed its rules.";
         assert!(restarted.stdout.contains(filled), "{}", restarted.stdout);
         traffic.wait_with_output().unwrap();
         assert!(capture.wait_with_output().unwrap().status.success());

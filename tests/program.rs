@@ -10,6 +10,7 @@ mod program {
     mod cli_bench;
     mod cli_decode;
     mod cli_demo;
+    mod cli_names;
     mod cli_replay;
     mod cli_replay_limits;
     mod cli_report;

@@ -56,6 +56,8 @@ pub(super) const ALERTS: &[Param] = &[
 const SECOND: u64 = 1_000_000_000;
 /// Default length of a span, ns.
 const DEFAULT_SPAN: u64 = 900 * SECOND;
+/// Time without reports after which the flow of an alert counts as silent, ns.
+const SILENT_AFTER: u64 = 5 * SECOND;
 /// Maximum age of a span's end, ns, to count as ending now.
 const MAX_LIVE_AGE: u64 = 30 * SECOND;
 /// Time before a span in which the beginning of a lasting alert is searched, ns: 30 days.
@@ -135,8 +137,19 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
             .collect();
         let mut views: Vec<AlertView> = alerts
             .iter()
-            .map(|alert| view(alert, notes.as_deref(), &recordings, &conditions, now))
+            .map(|alert| {
+                let last_seen = alert.last.flow.and_then(|flow| confirmation.last_seen.get(&flow));
+                AlertView {
+                    last_seen: last_seen.copied().filter(|_| alert.is_firing()),
+                    ..view(alert, notes.as_deref(), &recordings, &conditions, now)
+                }
+            })
             .collect();
+        let is_silent = |view: &&AlertView| {
+            let age = view.last_seen.map(|last_seen| now.saturating_sub(last_seen));
+            age.is_some_and(|age| age >= SILENT_AFTER)
+        };
+        let silent = views.iter().filter(is_silent).count();
         let unlisted = confirmation.unlisted;
         let firing = views.iter().filter(|view| view.state == *"firing").count() + unlisted;
         let unacknowledged = views.iter().filter(|view| is_open(view)).count() + unlisted;
@@ -153,6 +166,8 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
             total,
             firing,
             unacknowledged,
+            silent,
+            silent_after_s: SILENT_AFTER / SECOND,
             known_since,
             confirmed: confirmation.is_confirmed,
         }
@@ -204,6 +219,8 @@ struct Confirmation {
     is_confirmed: bool,
     /// Number of further firing alerts that are not listed.
     unlisted: usize,
+    /// Times of the latest reports of flows for which a rule is true.
+    last_seen: HashMap<FlowKey, u64>,
 }
 
 /// Corrects alerts from events by the collector's current state. For a span that ends now, exactly the rules that are true
@@ -219,7 +236,7 @@ async fn confirm(
     if !is_now && !alerts.iter().any(Alert::is_firing) {
         return Ok(Confirmation::default());
     }
-    let Ok(firing) = firing(context).await else {
+    let Ok((firing, last_seen)) = firing(context).await else {
         return Ok(Confirmation::default());
     };
     if is_now {
@@ -228,6 +245,7 @@ async fn confirm(
         return Ok(Confirmation {
             is_confirmed: true,
             unlisted,
+            last_seen,
         });
     }
     let filter = EventFilter {
@@ -247,29 +265,34 @@ async fn confirm(
     Ok(Confirmation::default())
 }
 
-/// Asks the collector which rules are true now, and of which flows.
-async fn firing(context: &Context) -> Result<Firing, Refusal> {
+/// Asks the collector which rules are true now, and of which flows. Also returns the times of these flows' latest reports.
+async fn firing(context: &Context) -> Result<(Firing, HashMap<FlowKey, u64>), Refusal> {
     let mut firing = Firing::default();
+    let mut last_seen = HashMap::new();
     let visit = context.monitor.walk(
         |collector, first| {
-            let mut firing_flows: Vec<(FlowKey, u64)> = Vec::new();
+            let mut firing_flows: Vec<(FlowKey, u64, u64)> = Vec::new();
             let detection = Arc::clone(collector.detection());
             let next = match detection.rules.is_empty() {
                 true => None,
                 false => visit_firing_flows(collector, first, |flow| {
-                    firing_flows.push((flow.row.flow, flow.rules))
+                    firing_flows.push((flow.row.flow, flow.rules, flow.row.last_seen))
                 }),
             };
             ((detection, firing_flows), next)
         },
         |_, (detection, firing_flows)| {
-            for (flow, rules) in firing_flows {
+            for (flow, rules, time) in firing_flows {
                 firing.add(&detection, flow, rules);
+                // Alerts beyond the limit of `firing` are not listed.
+                if firing.beyond == 0 {
+                    last_seen.insert(flow, time);
+                }
             }
         },
     );
     visit.await?;
-    Ok(firing)
+    Ok((firing, last_seen))
 }
 
 /// Returns the index of a rule and the flow's view, if the rule is true of the flow.
@@ -327,6 +350,7 @@ fn view(
         acknowledged: notes.and_then(|notes| notes.acknowledged(last.alert(), alert.since())),
         silence: notes.and_then(|notes| notes.covering(last, now)),
         collectors: alert.source_names(),
+        ..AlertView::default()
     }
 }
 

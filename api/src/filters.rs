@@ -1,10 +1,13 @@
-//! Filters in requests: parses conditions on flows and events, resolves node names, and serves completions at `/filter`.
+//! Filters in requests: parses conditions on flows and events, resolves names of nodes and drop reasons, and serves completions
+//! at `/filter`.
 
 use std::{
     cell::{Cell, OnceCell},
     collections::HashMap,
     sync::Arc,
 };
+
+use config::Settings;
 
 use axum::extract::State;
 use filter::{Completion, Fault, Field, Filter, View, complete};
@@ -43,18 +46,16 @@ pub(super) async fn parse_condition(
     let Some(text) = params.text("filter") else {
         return Ok(None);
     };
+    let settings = context.active_config.get();
     // Parse twice: node names may require a request to the manager, which is made only if the filter contains one.
-    let has_node_names = Cell::new(false);
-    let placeholder_filter = Filter::parse(text, view, &|_| {
-        has_node_names.set(true);
-        Some(0)
-    });
-    let filter = match has_node_names.get() {
+    let placeholder = Placeholder {
+        has_node_names: Cell::new(false),
+        settings: &settings,
+    };
+    let placeholder_filter = Filter::parse(text, view, &placeholder);
+    let filter = match placeholder.has_node_names.get() {
         false => placeholder_filter,
-        true => {
-            let names = Names::new(names::loader(context).await);
-            Filter::parse(text, view, &|name| names.id(name))
-        }
+        true => Filter::parse(text, view, &Names::new(names::loader(context).await)),
     };
     let filter = filter.map_err(|fault| {
         let column = text
@@ -82,7 +83,7 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
     let load_names = names::loader(&context).await;
     page::make(&context, move || {
         let names = Names::new(load_names);
-        let fault = Filter::parse(&text, view, &|name| names.id(name)).err();
+        let fault = Filter::parse(&text, view, &names).err();
         let fault = fault.map(
             |Fault {
                  position,
@@ -91,7 +92,7 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
              }| fault_view(&text, position, length, message),
         );
         let end = byte_offset(&text, cursor);
-        let completions = complete(&text[..end], view, &names.sorted());
+        let completions = complete(&text[..end], view, &names.sorted(), &names.reasons());
         let fields = Field::ALL.into_iter().filter(|field| field.is_of(view));
         FilterHelp {
             fault,
@@ -146,42 +147,86 @@ fn byte_offset(text: &str, unit: usize) -> usize {
     character_at_unit.map_or(text.len(), |(byte, _)| byte)
 }
 
-/// Node names, computed when the first one is needed.
+/// Knows drop reasons, accepts any name of a node, and records whether there was one.
+struct Placeholder<'a> {
+    has_node_names: Cell<bool>,
+    settings: &'a Settings,
+}
+
+impl filter::Names for Placeholder<'_> {
+    fn node(&self, _name: &str) -> Option<u32> {
+        self.has_node_names.set(true);
+        Some(0)
+    }
+
+    fn reason_codes(&self, name: &str) -> Vec<u8> {
+        let reasons = self.settings.collect().drop_reasons();
+        filter::codes_of(reasons.iter().map(|(code, name)| (*code, name.as_str())), name)
+    }
+
+    fn reason_names(&self) -> Vec<String> {
+        self.settings.collect().drop_reasons().into_values().collect()
+    }
+}
+
+/// Names of nodes and drop reasons, loaded when the first one is needed.
 struct Names<F> {
     load_names: Cell<Option<F>>,
-    ids: OnceCell<HashMap<String, u32>>,
+    loaded: OnceCell<Loaded>,
+}
+
+struct Loaded {
+    ids: HashMap<String, u32>,
+    reasons: Vec<(u8, String)>,
 }
 
 impl<F: FnOnce() -> NamesView> Names<F> {
     fn new(load_names: F) -> Self {
         Self {
             load_names: Cell::new(Some(load_names)),
-            ids: OnceCell::new(),
+            loaded: OnceCell::new(),
         }
     }
 
-    fn ids(&self) -> &HashMap<String, u32> {
-        self.ids.get_or_init(|| {
-            let nodes = self
-                .load_names
-                .take()
-                .map(|load| load().nodes)
-                .unwrap_or_default();
-            nodes
-                .into_iter()
-                .filter_map(|node| Some((node.name?, node.node)))
-                .collect()
+    fn loaded(&self) -> &Loaded {
+        self.loaded.get_or_init(|| {
+            let view = self.load_names.take().map(|load| load()).unwrap_or_default();
+            let nodes = view.nodes.into_iter();
+            let reasons = view.drop_reasons.into_iter();
+            Loaded {
+                ids: nodes.filter_map(|node| Some((node.name?, node.node))).collect(),
+                reasons: reasons.map(|reason| (reason.code, reason.name)).collect(),
+            }
         })
     }
 
-    fn id(&self, name: &str) -> Option<u32> {
-        self.ids().get(name).copied()
-    }
-
     fn sorted(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.ids().keys().map(String::as_str).collect();
+        let mut names: Vec<&str> = self.loaded().ids.keys().map(String::as_str).collect();
         names.sort_unstable();
         names
+    }
+
+    fn reasons(&self) -> Vec<&str> {
+        self.loaded()
+            .reasons
+            .iter()
+            .map(|(_, name)| name.as_str())
+            .collect()
+    }
+}
+
+impl<F: FnOnce() -> NamesView> filter::Names for Names<F> {
+    fn node(&self, name: &str) -> Option<u32> {
+        self.loaded().ids.get(name).copied()
+    }
+
+    fn reason_codes(&self, name: &str) -> Vec<u8> {
+        let reasons = self.loaded().reasons.iter();
+        filter::codes_of(reasons.map(|(code, name)| (*code, name.as_str())), name)
+    }
+
+    fn reason_names(&self) -> Vec<String> {
+        self.reasons().into_iter().map(str::to_owned).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/names`: names for ids and addresses, from `[nodes]`, the inventory, interfaces that devices report, and reverse DNS.
+//! `/names`: names for ids and addresses, from `[nodes]`, `[profiles]`, the inventory, interfaces that devices report, and reverse DNS.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use view::NamesView;
 
-/// Returns the names of nodes, interfaces and hosts.
+/// Returns the names of nodes, interfaces, hosts and drop reasons.
 pub(crate) async fn names(State(context): State<Arc<Context>>, _: NoParams) -> Result<Prepared, Refusal> {
     let load = loader(&context).await;
     let dns = context.dns.clone();
@@ -52,7 +52,8 @@ pub(super) async fn loader(context: &Context) -> impl FnOnce() -> NamesView + Se
     };
     move || {
         let inventory = reported.unwrap_or_else(|| inventory::from_settings(&settings.inventory));
-        NamesView::new(settings.collect().node_names(), &inventory)
+        let settings = settings.collect();
+        NamesView::new(settings.node_names(), &inventory).with_drop_reasons(settings.drop_reasons())
     }
 }
 

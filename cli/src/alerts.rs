@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::remote::{Api, fetch};
+use super::remote::{Api, fetch, names};
 use terminal::text::json_line;
 use terminal::{Align, CliError, Table, units};
-use view::{AlertView, Alerts, Silences};
+use view::{AlertView, Alerts, Names, Silences};
 
 /// Show alerts; acknowledge and silence them
 ///
@@ -138,7 +138,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
 fn list(args: &List) -> Result<ExitCode, CliError> {
     let state = if args.firing { "&state=firing" } else { "" };
     let path = format!("/alerts?from={}{state}", args.from);
-    let alerts: Alerts = fetch(&args.show.api.client()?, &path)?;
+    let client = args.show.api.client()?;
+    let alerts: Alerts = fetch(&client, &path)?;
     if args.show.json {
         print(&json_line(&alerts)?)?;
     } else if alerts.alerts.is_empty() && !alerts.confirmed {
@@ -146,7 +147,7 @@ fn list(args: &List) -> Result<ExitCode, CliError> {
     } else if alerts.alerts.is_empty() {
         print("nothing is wrong\n")?;
     } else {
-        print(&table(&alerts))?;
+        print(&table(&alerts, &names(&client)))?;
     }
     Ok(if alerts.firing > 0 {
         ExitCode::FAILURE
@@ -155,7 +156,7 @@ fn list(args: &List) -> Result<ExitCode, CliError> {
     })
 }
 
-fn table(alerts: &Alerts) -> String {
+fn table(alerts: &Alerts, names: &Names) -> String {
     let mut table = Table::new([
         ("id", Align::Left),
         ("state", Align::Left),
@@ -168,8 +169,8 @@ fn table(alerts: &Alerts) -> String {
     ]);
     for alert in &alerts.alerts {
         let location = match (alert.node, alert.queue) {
-            (Some(node), Some(queue)) => format!("{node} queue {queue}"),
-            (Some(node), None) => node.to_string(),
+            (Some(node), Some(queue)) => format!("{} queue {queue}", names.node(node)),
+            (Some(node), None) => names.node(node),
             _ => String::new(),
         };
         table.row([
@@ -188,6 +189,15 @@ fn table(alerts: &Alerts) -> String {
         ]);
     }
     let mut text = table.render();
+    if alerts.silent > 0 {
+        text.push_str(&format!(
+            "the flows of {} of {} have sent no reports for {} s or more: a rule stays true until a report shows that it is \
+             false, or the flow expires\n",
+            units::count(alerts.silent as u64),
+            units::counted(alerts.firing as u64, "firing alert"),
+            alerts.silent_after_s
+        ));
+    }
     if alerts.total > alerts.alerts.len() {
         text.push_str(&format!(
             "{} more are not shown\n",
@@ -215,6 +225,7 @@ fn value_text(alert: &AlertView, value: u64) -> String {
     match alert.metric.as_deref() {
         Some("flow_latency" | "hop_latency") => units::nanos(value),
         Some("link_utilization") => format!("{:.1} %", value as f64 / 1e4),
+        Some("queue_occupancy" | "queue_congestion") => format!("{} device units", units::count(value)),
         _ => units::count(value),
     }
 }
@@ -267,6 +278,8 @@ fn duration(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    use view::NamesView;
+
     use super::*;
 
     #[test]
@@ -296,17 +309,26 @@ mod tests {
             ..alert("firing")
         };
         let all = vec![alert("firing"), silenced, alert("resolved")];
-        let text = table(&Alerts {
+        let names: NamesView = serde_json::from_value(json!({
+            "nodes": [{"node": 101, "name": "leaf1", "interfaces": []}], "hosts": []}))
+        .unwrap();
+        let alerts = Alerts {
             alerts: all,
             total: 5,
+            firing: 2,
+            silent: 1,
+            silent_after_s: 5,
             known_since: Some(0),
             ..Alerts::default()
-        });
+        };
+        let text = table(&alerts, &names.into());
         for part in [
+            "1 of 2 firing alerts",
+            "no reports for 5 s or more",
             "firing",
             "silenced",
             "resolved",
-            "101 queue 2",
+            "leaf1 queue 2",
             "1.50 us",
             "2 more are not shown",
             "alerts are missing",

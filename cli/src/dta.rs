@@ -20,6 +20,7 @@ use dta::source::{DtaSource, SourceStore, Values};
 use net::client::{Client, escape};
 use runtime::collector_map;
 use terminal::{CliError, text::json_line};
+use view::Names;
 
 /// Name of the field in which the server adds the configured name of a drop reason.
 pub(crate) const REASON_NAME: &str = "reason_name";
@@ -70,6 +71,16 @@ impl Source {
             }
             .client(),
             None => self.api.client(),
+        }
+    }
+
+    /// Returns the names of nodes and hosts that the running hopwise knows; none if the stores are on this machine.
+    pub(crate) fn names(&self) -> Names {
+        match (&self.directory, &self.snapshot) {
+            (None, None) => self
+                .client(None)
+                .map_or_else(|_| Names::default(), |client| remote::names(&client)),
+            _ => Names::default(),
         }
     }
 
@@ -134,32 +145,45 @@ pub(crate) fn print<T: Serialize>(
     terminal::print(&text)
 }
 
-/// Formats fields as `name=value` in their order; known codes get their names.
-pub(crate) fn fields_text(fields: &Values) -> String {
+/// Formats fields as `name=value` in their order; known codes, nodes and hosts get their names.
+pub(crate) fn fields_text(fields: &Values, names: &Names) -> String {
     fields
         .0
         .iter()
         .filter(|(name, _)| name != REASON_NAME)
-        .map(|(name, value)| field_text(fields, name, value))
+        .map(|(name, value)| field_text(fields, name, value, names))
         .collect::<Vec<_>>()
         .join(" ")
 }
 
-fn field_text(fields: &Values, name: &str, value: &Value) -> String {
+fn field_text(fields: &Values, name: &str, value: &Value, names: &Names) -> String {
     let text = match value {
         Value::String(text) => text.clone(),
+        Value::Array(values) if matches!(name, "path" | "node" | "switch") => {
+            let nodes = values
+                .iter()
+                .map(|value| node_id(value).map_or_else(|| value.to_string(), |id| names.node(id)));
+            format!("[{}]", nodes.collect::<Vec<_>>().join(","))
+        }
         other => other.to_string(),
     };
     let meaning = match (name, value.as_u64()) {
-        ("proto", Some(number)) => protocol(number),
-        ("reason", Some(_)) => fields.get(REASON_NAME).and_then(Value::as_str),
+        ("proto", Some(number)) => protocol(number).map(str::to_owned),
+        ("reason", Some(_)) => fields.get(REASON_NAME).and_then(Value::as_str).map(str::to_owned),
+        ("node" | "switch", Some(_)) => node_id(value).map(|id| names.node(id)),
+        ("src" | "dst" | "src6" | "dst6", None) => value.as_str().map(|address| names.host(address)),
         _ => None,
     };
+    let meaning = meaning.filter(|meaning| *meaning != text);
     match meaning {
         Some(meaning) => format!("{name}={meaning}({text})"),
         None if name == "value" && fields.0.len() == 1 => text,
         None => format!("{name}={text}"),
     }
+}
+
+fn node_id(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|id| u32::try_from(id).ok())
 }
 
 /// Returns the name of a common IP protocol number.
@@ -181,6 +205,8 @@ fn protocol(number: u64) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use view::NamesView;
+
     use super::*;
 
     #[test]
@@ -189,10 +215,23 @@ mod tests {
             serde_json::from_str("{\"src\": \"10.0.0.1\", \"proto\": 17, \"node\": 3, \"reason\": 128, \"reason_name\": \"link down\"}")
                 .unwrap();
         assert_eq!(
-            fields_text(&values),
+            fields_text(&values, &Names::default()),
             "src=10.0.0.1 proto=udp(17) node=3 reason=link down(128)"
         );
-        assert_eq!(fields_text(&Values(vec![("value".into(), 7.into())])), "7");
+        let names: NamesView = serde_json::from_value(serde_json::json!({
+            "nodes": [{"node": 3, "name": "leaf3", "interfaces": []}], "hosts": [{"address": "10.0.0.1", "name": "h1"}]}))
+        .unwrap();
+        let names = Names::from(names);
+        assert_eq!(
+            fields_text(&values, &names),
+            "src=h1(10.0.0.1) proto=udp(17) node=leaf3(3) reason=link down(128)"
+        );
+        let path: Values = serde_json::from_str("{\"path\": [3, 4, null], \"latency\": 3}").unwrap();
+        assert_eq!(fields_text(&path, &names), "path=[leaf3,4,null] latency=3");
+        assert_eq!(
+            fields_text(&Values(vec![("value".into(), 7.into())]), &names),
+            "7"
+        );
         let text = serde_json::to_string(&values).unwrap();
         assert!(
             text.starts_with("{\"src\":\"10.0.0.1\",\"proto\":17,\"node\":3,"),

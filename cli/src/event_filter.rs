@@ -4,7 +4,7 @@
 use super::store_query::time;
 use net::client::escape;
 use terminal::CliError;
-use view::EventView;
+use view::{EventView, Names};
 
 /// Kind of event that repeats an unchanged value at intervals; excluded unless requested.
 pub(super) const UNCHANGED: &str = "latest";
@@ -17,9 +17,13 @@ pub(crate) struct Filter {
     #[arg(long)]
     pub(crate) kind: Option<String>,
 
-    /// Only the node with this id
-    #[arg(long, value_name = "ID", value_parser = node_id)]
-    pub(crate) node: Option<u32>,
+    /// Only the node with this id or name
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
+
+    /// The id of `node`, set by [`Filter::resolve`]
+    #[arg(skip)]
+    pub(crate) node_id: Option<u32>,
 
     /// Only this metric: flow_path, flow_latency, hop_latency, queue_occupancy, queue_congestion, link_utilization
     #[arg(long)]
@@ -46,7 +50,7 @@ impl Filter {
     /// Formats the filter as URL query parameters. The text begins with `separator`, which is `?` or `&`.
     pub(super) fn query(&self, mut separator: char) -> String {
         let mut out = String::new();
-        let node = self.node.map(|node| node.to_string());
+        let node = self.node_id.map(|node| node.to_string());
         let [from, to] = [self.from, self.to].map(|time| time.map(|time| time.to_string()));
         let fields = [
             ("kind", &self.kind),
@@ -81,7 +85,7 @@ impl Filter {
                 .flow
                 .as_deref()
                 .is_none_or(|flow| event.text.as_deref() == Some(flow))
-            && self.node.is_none_or(|node| event.node == Some(node))
+            && self.node_id.is_none_or(|node| event.node == Some(node))
             && self.from.is_none_or(|from| event.ts >= from)
             && self.to.is_none_or(|to| event.ts <= to)
     }
@@ -93,20 +97,35 @@ impl Filter {
             .is_some_and(|text| text.contains(UNCHANGED))
     }
 
+    /// Looks up the id of `--node`. An id needs no names.
+    pub(super) fn resolve(&mut self, names: &Names) -> Result<(), CliError> {
+        let Some(node) = &self.node else { return Ok(()) };
+        let id = node.parse().ok().or_else(|| names.node_id(node));
+        self.node_id = Some(id.ok_or_else(|| {
+            CliError::new(format!(
+                "no node has the name `{node}`; write a node id such as 102, or a name that `hopwise top` lists"
+            ))
+        })?);
+        Ok(())
+    }
+
+    /// Returns whether names are needed to resolve `--node`.
+    pub(super) fn has_node_name(&self) -> bool {
+        self.node
+            .as_deref()
+            .is_some_and(|node| node.parse::<u32>().is_err())
+    }
+
     pub(super) fn check(&self) -> Result<(), CliError> {
         let kinds = collector::Kind::ALL.iter().map(|kind| kind.name());
         known("kind of event", self.kind.as_deref(), kinds.collect())?;
         let metrics = detect::Metric::ALL.iter().map(|metric| metric.name());
         known("metric", self.metric.as_deref(), metrics.collect())?;
-        // Node names are known only to a running hopwise; here any name is accepted.
-        self.condition(&|_| Some(0)).map(drop)
+        self.condition(&AnyName).map(drop)
     }
 
-    /// Parses `--filter`; `names` resolves the names of nodes.
-    pub(super) fn condition(
-        &self,
-        names: &dyn Fn(&str) -> Option<u32>,
-    ) -> Result<Option<filter::Filter>, CliError> {
+    /// Parses `--filter`; `names` resolves the names of nodes and drop reasons.
+    pub(super) fn condition(&self, names: &dyn filter::Names) -> Result<Option<filter::Filter>, CliError> {
         let Some(text) = &self.filter else { return Ok(None) };
         filter::Filter::parse(text, filter::View::Events, names)
             .map(Some)
@@ -121,6 +140,19 @@ impl Filter {
     }
 }
 
+/// Accepts any name: names are known only to a running hopwise, or to a configuration.
+struct AnyName;
+
+impl filter::Names for AnyName {
+    fn node(&self, _name: &str) -> Option<u32> {
+        Some(0)
+    }
+
+    fn reason_codes(&self, _name: &str) -> Vec<u8> {
+        vec![0]
+    }
+}
+
 /// Rejects an unknown name and lists the known ones.
 fn known(kind: &str, name: Option<&str>, names: Vec<&str>) -> Result<(), CliError> {
     match name {
@@ -132,7 +164,20 @@ fn known(kind: &str, name: Option<&str>, names: Vec<&str>) -> Result<(), CliErro
     }
 }
 
-fn node_id(text: &str) -> Result<u32, String> {
-    text.parse()
-        .map_err(|_| "write a node id, a whole number such as 102".to_owned())
+/// Names for a filter, as in the output.
+pub(super) struct KnownNames<'a>(pub(super) &'a Names);
+
+impl filter::Names for KnownNames<'_> {
+    fn node(&self, name: &str) -> Option<u32> {
+        self.0.node_id(name)
+    }
+
+    fn reason_codes(&self, name: &str) -> Vec<u8> {
+        let reasons = self.0.drop_reasons().iter();
+        filter::codes_of(reasons.map(|(code, name)| (*code, name.as_str())), name)
+    }
+
+    fn reason_names(&self) -> Vec<String> {
+        self.0.drop_reasons().values().cloned().collect()
+    }
 }

@@ -5,6 +5,7 @@ use std::{path::PathBuf, process::ExitCode, thread};
 
 use super::event_filter::Filter;
 use super::remote::{Api, fetch, names};
+use config::{Settings, build};
 use net::client::{self, Client, Stream};
 use terminal::text::json_line;
 use terminal::{CliError, Terminal, Tone, units};
@@ -27,6 +28,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(5);
 #[command(after_help = "Examples:
   hopwise events                              the last 50
   hopwise events --follow --kind drop         drops as they happen
+  hopwise events --filter 'reason == queue_full and node == leaf1'
   hopwise events --node 102 --metric queue_occupancy --limit 500
   hopwise events --from 2h --to 1h            of the hour before the last
   hopwise events --dir hopwise-data --flow '10.0.0.1:5000>10.0.0.2:80/17' --json")]
@@ -42,6 +44,10 @@ pub struct Args {
     /// Directory of a store to read instead of querying a running hopwise
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+
+    /// With --dir: configuration file with the names of nodes, hosts and drop reasons
+    #[arg(short, long, value_name = "FILE", requires = "dir")]
+    pub(crate) config: Option<PathBuf>,
 
     /// Maximum number of events; the latest are listed
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -59,7 +65,7 @@ pub struct Args {
 }
 
 /// Runs `hopwise events`, and returns its exit code.
-pub fn run(args: Args) -> Result<ExitCode, CliError> {
+pub fn run(mut args: Args) -> Result<ExitCode, CliError> {
     args.filter.check()?;
     let mut printer = Printer {
         json: args.json,
@@ -68,12 +74,19 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         names: Names::default(),
     };
     let events = match &args.dir {
-        Some(dir) => super::stored::events(dir, &args.filter, args.limit)?,
+        Some(dir) => {
+            if let Some(file) = &args.config {
+                printer.names = build::names(&Settings::load(Some(file))?);
+            }
+            args.filter.resolve(&printer.names)?;
+            super::stored::events(dir, &args.filter, args.limit, &printer.names)?
+        }
         None => {
             let client = args.api.client()?;
-            if !args.json {
+            if !args.json || args.filter.has_node_name() {
                 printer.names = names(&client);
             }
+            args.filter.resolve(&printer.names)?;
             if args.follow {
                 return follow(&client, &args, &mut printer);
             }
@@ -281,7 +294,9 @@ pub(super) fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> 
         push_part(&mut line, &change);
     }
     if let Some(reason) = event.reason {
-        push_part(&mut line, &format!("reason {reason}"));
+        let name = event.reason_name.clone();
+        let name = name.unwrap_or_else(|| names.drop_reason(reason));
+        push_part(&mut line, &format!("reason {name}"));
     }
     if !matches!(&*event.basis, "" | "measured") && event.value.is_some() {
         push_part(&mut line, &format!("({})", event.basis));
@@ -314,13 +329,14 @@ fn change(event: &EventView) -> Option<String> {
     let threshold = event.threshold.map_or(String::new(), |limit| {
         format!(" (threshold {})", amount(metric, limit))
     });
+    let unit = match metric {
+        "queue_occupancy" | "queue_congestion" => " device units",
+        _ => "",
+    };
+    let value = amount(metric, value);
     Some(match event.previous {
-        Some(previous) => format!(
-            "{} → {}{threshold}",
-            amount(metric, previous),
-            amount(metric, value)
-        ),
-        None => format!("{}{threshold}", amount(metric, value)),
+        Some(previous) => format!("{} → {value}{unit}{threshold}", amount(metric, previous)),
+        None => format!("{value}{unit}{threshold}"),
     })
 }
 
@@ -339,6 +355,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::event_filter::KnownNames;
     use view::NamesView;
 
     fn shown(event: serde_json::Value) -> String {
@@ -352,6 +369,7 @@ mod tests {
     #[test]
     fn names_stand_for_ids() {
         let names: NamesView = serde_json::from_value(json!({
+            "drop_reasons": [{"code": 26, "name": "acl deny"}],
             "nodes": [{"node": 7, "name": "leaf1", "interfaces": [{"interface": 3, "name": "Ethernet8"}]}],
             "hosts": [{"address": "10.0.0.1", "name": "h1"}]}))
         .unwrap();
@@ -365,7 +383,7 @@ mod tests {
                 Terminal::plain()
             ),
             "1970-01-01 00:00:00.000Z  drop                           node leaf1 if Ethernet8  10.0.0.1:1>10.0.0.2:2/6  \
-             (h1>10.0.0.2)  leaf1>8  reason 26"
+             (h1>10.0.0.2)  leaf1>8  reason acl deny"
         );
     }
 
@@ -376,7 +394,7 @@ mod tests {
                 json!({"ts": 1_250_000_000_u64, "kind": "change", "metric": "queue_occupancy", "node": 102, "queue": 0,
                 "value": 200, "previous": 64, "threshold": 10, "basis": "measured", "flow": null, "path": []})
             ),
-            "1970-01-01 00:00:01.250Z  change       queue_occupancy   node 102 queue 0  64 → 200 (threshold 10)"
+            "1970-01-01 00:00:01.250Z  change       queue_occupancy   node 102 queue 0  64 → 200 device units (threshold 10)"
         );
         assert_eq!(
             shown(
@@ -391,6 +409,11 @@ mod tests {
                 "basis": "hop_sum"})
             ),
             "1970-01-01 00:00:00.000Z  change       flow_latency      a·[2J  1.50 us  (hop_sum)"
+        );
+        let drop = json!({"ts": 0, "kind": "drop", "node": 7, "reason": 128, "reason_name": "link_down"});
+        assert_eq!(
+            shown(drop),
+            "1970-01-01 00:00:00.000Z  drop                           node 7  reason link_down"
         );
         assert_eq!(
             shown(json!({"ts": 0, "kind": "drop", "node": 7, "interface": 3, "reason": 26})),
@@ -415,7 +438,7 @@ mod tests {
     fn a_filter_is_sent_to_the_server_and_applied_locally() {
         let filter = Filter {
             kind: Some("drop".into()),
-            node: Some(7),
+            node_id: Some(7),
             flow: Some("a>b/6".into()),
             to: Some(5),
             ..Filter::default()
@@ -441,6 +464,47 @@ mod tests {
         assert_eq!(
             [Filter::default().passes(&latest), wanted.passes(&latest)],
             [false, true]
+        );
+    }
+
+    #[test]
+    fn a_node_and_a_drop_reason_are_found_by_their_names() {
+        let names: NamesView = serde_json::from_value(json!({
+            "nodes": [{"node": 7, "name": "leaf1", "interfaces": []}], "hosts": [],
+            "drop_reasons": [{"code": 71, "name": "queue_full"}, {"code": 128, "name": "link_down"}]}))
+        .unwrap();
+        let names = Names::from(names);
+        let resolved = |node: &str| {
+            let mut filter = Filter {
+                node: Some(node.to_owned()),
+                ..Filter::default()
+            };
+            filter
+                .resolve(&names)
+                .map(|()| filter.query('?'))
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            ["leaf1", "102"].map(resolved),
+            [Ok("?node=7".to_owned()), Ok("?node=102".to_owned())]
+        );
+        assert_eq!(
+            resolved("leaf9").unwrap_err(),
+            "no node has the name `leaf9`; write a node id such as 102, or a name that `hopwise top` lists"
+        );
+        let filter = Filter {
+            filter: Some("node == leaf1 and reason == link_down".into()),
+            ..Filter::default()
+        };
+        let condition = filter.condition(&KnownNames(&names)).unwrap().unwrap();
+        let facts = |reason: u8| filter::Facts {
+            node: Some(7),
+            reason: Some(reason),
+            ..filter::Facts::default()
+        };
+        assert_eq!(
+            [128, 71].map(|reason| condition.matches(&facts(reason))),
+            [true, false]
         );
     }
 

@@ -3,10 +3,11 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use super::remote::{Api, fetch, names};
+use config::{Settings, build};
 use net::client::{Client, escape};
 use terminal::text::json_line;
 use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
-use view::{FlowDetail, FlowView, Flows, Names};
+use view::{FlowDetail, FlowView, Flows, HopView, Names};
 
 /// Show the path of a flow, hop by hop
 ///
@@ -29,6 +30,10 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
+    /// With --dir: configuration file with the names of nodes and hosts
+    #[arg(short, long, value_name = "FILE", requires = "dir")]
+    pub(crate) config: Option<PathBuf>,
+
     /// Maximum number of flows
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
@@ -42,7 +47,10 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let (flows, names) = match &args.dir {
         Some(dir) => (
             super::stored::flows(dir, &args.flow, args.limit)?,
-            Names::default(),
+            match &args.config {
+                Some(file) => build::names(&Settings::load(Some(file))?),
+                None => Names::default(),
+            },
         ),
         None => {
             let client = args.api.client()?;
@@ -116,9 +124,17 @@ fn render(detail: &FlowDetail, names: &Names, terminal: Terminal) -> String {
     let latency = flow.flow_latency.map_or("unknown".into(), units::nanos);
     let basis = Some(&*flow.basis).filter(|basis| !matches!(*basis, "" | "measured"));
     let basis = basis.filter(|_| flow.flow_latency.is_some());
+    let notes: Vec<String> = basis
+        .map(|basis| explain(basis).to_owned())
+        .into_iter()
+        .chain(parts(detail))
+        .collect();
     out.push_str(&format!(
         "  latency {latency}{} · {} · last seen {}\n",
-        basis.map_or(String::new(), |basis| format!(" ({})", explain(basis))),
+        match notes.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", notes.join("; ")),
+        },
         units::counted(flow.reports, "report"),
         units::date_time(flow.last_seen)
     ));
@@ -134,7 +150,28 @@ fn render(detail: &FlowDetail, names: &Names, terminal: Terminal) -> String {
         out.push('\n');
         out.push_str(&table.indented(2).render());
     }
+    let has_queue = |hop: &HopView| hop.queue_occupancy.or(hop.latest_queue_occupancy).is_some();
+    if detail.hops.iter().any(has_queue) {
+        out.push_str("\n  OCCUPANCY and QUEUE NOW are in device units.\n");
+    }
     out
+}
+
+/// Returns the shares of nodes and links in a latency that was measured from end to end, or `None` if a hop's latency is
+/// unknown or the hops' values are of other packets.
+fn parts(detail: &FlowDetail) -> Option<String> {
+    let flow = &detail.flow;
+    if !matches!(&*flow.basis, "" | "measured" | "corrected") {
+        return None;
+    }
+    let hops = detail.hops.iter().map(|hop| hop.hop_latency);
+    let nodes: u64 = hops.sum::<Option<u64>>().filter(|nodes| *nodes > 0)?;
+    let links = flow.flow_latency?.checked_sub(nodes)?;
+    Some(format!(
+        "nodes {}, links {}",
+        units::nanos(nodes),
+        units::nanos(links)
+    ))
 }
 
 /// Draws a path as `10.0.0.1 ─ 101 ─ 102 ─ 10.0.0.2`, with names instead of ids and addresses where known.
@@ -260,8 +297,27 @@ mod tests {
    102   -    -  13.0 ms  ████████████████████      0        200  50.0 %  -
    104   -    -  ~3600 s  implausible               -          -       -  -
      ?   -    -        -                            -          -       -  -
+
+  OCCUPANCY and QUEUE NOW are in device units.
 "
         );
+    }
+
+    #[test]
+    fn a_latency_from_end_to_end_is_split_into_nodes_and_links() {
+        let mut state = flow();
+        state.flow.basis = "measured".into();
+        assert_eq!(parts(&state), None, "a hop's latency is unknown");
+        state.hops.truncate(2);
+        state.flow.flow_latency = Some(14_500_000);
+        assert_eq!(parts(&state).as_deref(), Some("nodes 14.0 ms, links 500 us"));
+        let text = render(&state, &Names::default(), Terminal::plain());
+        assert!(
+            text.contains("  latency 14.5 ms (nodes 14.0 ms, links 500 us) · 500 reports"),
+            "{text}"
+        );
+        state.flow.flow_latency = Some(13_000_000);
+        assert_eq!(parts(&state), None, "the hops' values are of other packets");
     }
 
     #[test]

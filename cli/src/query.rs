@@ -1,4 +1,5 @@
-//! `hopwise query`: runs SQL over the files of a store, once or in a shell; prints tables, JSON lines or CSV.
+//! `hopwise query`: runs SQL over the files of a store or on a running hopwise, once or in a shell; prints tables, JSON lines
+//! or CSV.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use super::remote::{Api, fetch, parse_path};
 use super::store_query::{Format, QueryOutput, StoreQuery, time};
 use config::{Settings, build};
 use history::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
+use net::client::{self, Client};
 use terminal::json::{self, Object};
 use terminal::progress::Waiting;
 use terminal::{Align, CliError, Table, table, units};
@@ -24,16 +26,18 @@ const MAX_QUERY: u64 = 256 << 10;
 /// The shell has history, completion of tables and columns (Tab), commands such as `.schema`, and shows long results in $PAGER. Without a
 /// terminal, the query is read from standard input.
 ///
-/// Reads the files of the store directly, whether hopwise runs or not. Tables: events, rollups, flows, drops, losses, and
-/// reports if they are stored. Times are ns since the Unix epoch. A query has the limits of the API: a result has at most
-/// 8 MiB, and a query uses at most 1 GiB of memory. With --config or --api, a table shows names in the columns node, interface
-/// (beside node), path, src and dst; the other formats keep ids.
+/// Reads the files of the store directly, whether hopwise runs or not; with --api, a running hopwise runs the query, on any machine.
+/// Tables: events, rollups, flows, drops, losses, and reports if they are stored. Times are ns since the Unix epoch. A query has the
+/// limits of the API: a result has at most 8 MiB, and a query uses at most 1 GiB of memory. With --config or --api, a table shows names
+/// in the columns node, interface (beside node), path, src, dst and reason; the other formats keep ids. --dir with --api reads the files
+/// of the directory, and takes only the names from the running hopwise.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise query \"SELECT kind, count(*) FROM events GROUP BY kind\"
   hopwise query \"SELECT * FROM flows ORDER BY flow_latency DESC LIMIT 10\"
   hopwise query \"SELECT ts, value FROM events WHERE flow = '10.0.0.1:5000>10.0.0.2:80/17' AND metric = 'flow_latency'\"
   hopwise query                               a shell; .help lists its commands
+  hopwise query --api http://127.0.0.1:8080   a shell on a running hopwise, which knows names, too
   hopwise query --from 1h --format csv \"SELECT * FROM drops\" > drops.csv")]
 pub struct Args {
     /// The query, for example "SELECT * FROM events LIMIT 10"; without it, a shell
@@ -60,16 +64,16 @@ pub struct Args {
     pub(crate) limit: usize,
 
     /// Configuration file whose names a table shows in place of ids and addresses
-    #[arg(short, long, value_name = "FILE", conflicts_with = "api")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "Api")]
     pub(crate) config: Option<PathBuf>,
 
-    /// URL of a running hopwise whose names a table shows, including those that devices report
-    #[arg(long, value_name = "URL")]
-    pub(crate) api: Option<String>,
-
-    /// Timeout of the query, seconds
+    /// Timeout of the query, seconds; with --api, `[api] query_timeout` of the running hopwise applies, too
     #[arg(long, default_value_t = 60.0, value_parser = timeout)]
     pub(crate) timeout: f64,
+
+    /// A running hopwise that runs the query
+    #[command(flatten)]
+    pub(crate) api: Option<Api>,
 }
 
 fn timeout(text: &str) -> Result<f64, String> {
@@ -83,12 +87,29 @@ fn timeout(text: &str) -> Result<f64, String> {
 
 /// Runs `hopwise query`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
-    let names = node_names(&args)?;
-    let dir = args.dir.unwrap_or_else(|| Settings::default().store_directory());
-    // Fails early if the store is missing or unreadable.
-    super::stored::open(&dir)?;
+    let client = args.api.as_ref().map(Api::client).transpose()?;
+    let names = match (&args.config, &client) {
+        (Some(file), _) => build::names(&Settings::load(Some(file))?),
+        (None, Some(client)) => fetch::<NamesView>(client, "/names").map(Names::from)?,
+        (None, None) => Names::default(),
+    };
+    let (runner, store) = match (args.dir, client) {
+        (None, Some(client)) => {
+            let url = client.url();
+            (QueryRunner::Remote(client), url)
+        }
+        (dir, _) => {
+            let is_named = dir.is_some();
+            let dir = dir.unwrap_or_else(|| Settings::default().store_directory());
+            // Fails early if the store is missing or unreadable.
+            super::stored::open(&dir).map_err(|error| match is_named {
+                true => error,
+                false => CliError::new(format!("{error}, or query a running hopwise with --api URL")),
+            })?;
+            (QueryRunner::local(&dir)?, dir.display().to_string())
+        }
+    };
     let query = StoreQuery {
-        dir,
         sql: String::new(),
         format: args.format,
         from: args.from,
@@ -96,16 +117,16 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         limit: args.limit,
         timeout: Duration::from_secs_f64(args.timeout),
     };
-    let runner = QueryRunner::new(&query.dir)?;
     let sql = match args.sql {
         Some(sql) => sql,
         None if io::stdin().is_terminal() => {
             super::query_shell::run(
+                &store,
                 query.clone(),
                 &|query| runner.run_formatted(query, &names),
                 &|view| {
                     let query = query.with_sql(format!("SELECT * FROM {view} LIMIT 0"));
-                    Ok(runner.run(&query)?.columns)
+                    runner.columns(&query)
                 },
             )?;
             return Ok(ExitCode::SUCCESS);
@@ -131,19 +152,21 @@ fn read_query() -> Result<String, CliError> {
     Ok(sql.trim().trim_end_matches(';').to_owned())
 }
 
-/// Runs queries in a helper process with bounded memory, as the API does. A shell uses one helper for all its queries.
-struct QueryRunner {
-    runtime: runtime::Runtime,
-    pool: Pool,
+/// Runs queries.
+enum QueryRunner {
+    /// In a helper process with bounded memory, as the API does. A shell uses one helper for all its queries.
+    Local { runtime: runtime::Runtime, pool: Pool },
+    /// On a running hopwise.
+    Remote(Client),
 }
 
 impl QueryRunner {
-    fn new(dir: &Path) -> Result<Self, CliError> {
+    fn local(dir: &Path) -> Result<Self, CliError> {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(run_error)?;
-        Ok(Self {
+        Ok(Self::Local {
             runtime,
             pool: Pool::new(dir.to_owned(), "--timeout"),
         })
@@ -177,8 +200,26 @@ impl QueryRunner {
         })
     }
 
-    /// Runs the query in a helper process and waits, with a progress line, for its rows.
+    /// Returns the columns of the result; none if a running hopwise refuses the query, because a console has other tables than
+    /// a collector.
+    fn columns(&self, query: &StoreQuery) -> Result<Vec<String>, CliError> {
+        match self {
+            Self::Local { .. } => Ok(self.run(query)?.columns),
+            Self::Remote(client) => match ask(client, query) {
+                Ok(rows) => Ok(rows.columns),
+                Err(client::Error::Refused { status: 400, .. }) => Ok(Vec::new()),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    /// Runs the query and waits, with a progress line, for its rows.
     fn run(&self, query: &StoreQuery) -> Result<Rows, CliError> {
+        let _waiting = Waiting::on(format!("querying, at most {}", units::clock(query.timeout)));
+        let (runtime, pool) = match self {
+            Self::Local { runtime, pool } => (runtime, pool),
+            Self::Remote(client) => return ask(client, query).map_err(CliError::from),
+        };
         let StoreQuery {
             sql,
             from,
@@ -195,15 +236,22 @@ impl QueryRunner {
             timeout,
             notes: Vec::new(),
         };
-        let waiting = Waiting::on(format!("querying, at most {}", units::clock(timeout)));
-        let answer = self.runtime.block_on(self.pool.query(&request));
-        drop(waiting);
-        match answer {
+        match runtime.block_on(pool.query(&request)) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| run_error(error.into())),
             Err(Failure::Query(failure)) => Err(explain(&request.sql, &failure)),
             Err(Failure::Unavailable(message)) => Err(CliError::new(message)),
         }
     }
+}
+
+/// Sends the query to a running hopwise.
+fn ask(client: &Client, query: &StoreQuery) -> Result<Rows, client::Error> {
+    let body = serde_json::json!({
+        "sql": query.sql, "from": query.from, "to": query.to, "limit": query.limit,
+    });
+    let answer = client.send_within(query.timeout, "POST", "/query", &body)?;
+    serde_json::from_value(answer)
+        .map_err(|_| client::Error::Protocol("the response does not fit the API of this version"))
 }
 
 fn run_error(error: io::Error) -> CliError {
@@ -226,18 +274,6 @@ fn explain(sql: &str, error: &QueryFailure) -> CliError {
     CliError::new(format!("{message}\n  {line}\n  {indent}^"))
 }
 
-/// Returns the names from `--config` or `--api`; empty without either.
-fn node_names(args: &Args) -> Result<Names, CliError> {
-    match (&args.config, &args.api) {
-        (Some(file), _) => Ok(build::names(&Settings::load(Some(file))?)),
-        (None, Some(url)) => {
-            let client = Api::at(url).client()?;
-            fetch::<NamesView>(&client, "/names").map(Names::from)
-        }
-        (None, None) => Ok(Names::default()),
-    }
-}
-
 /// Returns the name for an id or address in a cell; `None` if the column has neither or nothing is known.
 fn cell_name(names: &Names, columns: &[String], row: &[Value], index: usize) -> Option<String> {
     let value = row.get(index)?;
@@ -252,6 +288,7 @@ fn cell_name(names: &Names, columns: &[String], row: &[Value], index: usize) -> 
         }
         "path" => Some(names.path(&parse_path(value.as_str()?))),
         "src" | "dst" => Some(names.host(value.as_str()?)),
+        "reason" => Some(names.drop_reason(u8::try_from(number(value)?).ok()?)),
         _ => None,
     }
 }
@@ -367,10 +404,12 @@ mod tests {
     fn a_table_shows_names_in_the_columns_that_have_ids() {
         let view: NamesView = serde_json::from_value(serde_json::json!({
             "nodes": [{"node": 11, "name": "leaf1", "interfaces": [{"interface": 2, "name": "Ethernet4"}]}],
-            "hosts": [{"address": "10.0.0.1", "name": "h1"}]}))
+            "hosts": [{"address": "10.0.0.1", "name": "h1"}],
+            "drop_reasons": [{"code": 128, "name": "link_down"}]}))
         .unwrap();
         let row = |node: Value| -> Vec<Value> {
             vec![
+                128.into(),
                 2.into(),
                 node,
                 "11>12>?".into(),
@@ -381,15 +420,15 @@ mod tests {
             ]
         };
         let answer = Rows {
-            columns: ["interface", "node", "path", "src", "dst", "n", "value"]
+            columns: ["reason", "interface", "node", "path", "src", "dst", "n", "value"]
                 .map(String::from)
                 .to_vec(),
             rows: vec![row(11.into()), row(Value::Null)],
             ..answer()
         };
-        let expected = "interface  node  path        src  dst       n  value\n\
-                        Ethernet4  leaf1 leaf1>12>?  h1   10.0.0.2 11  11\n\
-                        2                leaf1>12>?  h1   10.0.0.2 11  11\n";
+        let expected = "reason    interface  node  path        src  dst       n  value\n\
+                        link_down Ethernet4  leaf1 leaf1>12>?  h1   10.0.0.2 11  11\n\
+                        link_down 2                leaf1>12>?  h1   10.0.0.2 11  11\n";
         let squeezed = |text: &str| -> Vec<Vec<String>> {
             text.lines()
                 .map(|line| line.split_whitespace().map(str::to_owned).collect())

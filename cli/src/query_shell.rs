@@ -63,8 +63,10 @@ struct Session {
     schema: Schema,
 }
 
-/// Runs the shell until input ends. `run` runs a query; its errors are printed. `columns` lists the columns of a table.
+/// Runs the shell until input ends. `store` names the store: a directory or a URL. `run` runs a query; its errors are printed.
+/// `columns` lists the columns of a table; none if the store lacks the table.
 pub(super) fn run(
+    store: &str,
     query: StoreQuery,
     run: &dyn Fn(&StoreQuery) -> Result<QueryOutput, CliError>,
     columns: &dyn Fn(&str) -> Result<Vec<String>, CliError>,
@@ -82,9 +84,8 @@ pub(super) fn run(
         let _ = editor.load_history(file);
     }
     terminal::print(&format!(
-        "hopwise {}: SQL over {}. End a statement with `;`. `.help` lists commands.\n",
+        "hopwise {}: SQL over {store}. End a statement with `;`. `.help` lists commands.\n",
         env!("CARGO_PKG_VERSION"),
-        query.dir.display()
     ))?;
     let mut session = Session {
         statement: String::new(),
@@ -276,10 +277,14 @@ fn is_quoted(statement: &str) -> bool {
 
 impl Schema {
     fn read(columns: &dyn Fn(&str) -> Result<Vec<String>, CliError>) -> Result<Self, CliError> {
-        let views = VIEWS.iter().map(|view| Ok((*view, columns(view)?)));
-        Ok(Self {
-            views: views.collect::<Result<_, CliError>>()?,
-        })
+        let mut views = Vec::new();
+        for view in VIEWS {
+            let columns = columns(view)?;
+            if !columns.is_empty() {
+                views.push((view, columns));
+            }
+        }
+        Ok(Self { views })
     }
 
     fn tables(&self) -> String {
@@ -382,7 +387,6 @@ mod tests {
         };
         let schema = Schema::read(&columns).unwrap();
         let query = StoreQuery {
-            dir: "store".into(),
             sql: String::new(),
             format: Format::Table,
             from: None,

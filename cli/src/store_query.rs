@@ -1,16 +1,15 @@
 //! Parameters and printed results of `hopwise query`, and parsers for the times and durations in options.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use terminal::CliError;
 
 const TIME_SYNTAX: &str = "expected a UTC time such as 2026-11-26T03:10Z, \"2026-11-26 03:10\" or 2026-11-26, one with an offset such as \
      2026-11-26T04:10+01:00, an age such as 30s, 15m, 2h, 7d, or ns since 1970 (years 2000 to 2199)";
 
-/// Query of one store, with its limits and output format.
+/// Query of a store, with its limits and output format.
 #[derive(Clone, Debug)]
 pub(super) struct StoreQuery {
-    pub(super) dir: PathBuf,
     pub(super) sql: String,
     pub(super) format: Format,
     pub(super) from: Option<u64>,

@@ -6,9 +6,10 @@ use collector::Kind;
 use detect::Metric;
 use store::{EventFilter, EventRow, QueryOptions, Reader, Value, facts};
 
-use super::{event_filter::Filter, remote::parse_path};
+use super::event_filter::{Filter, KnownNames};
+use super::remote::parse_path;
 use terminal::CliError;
-use view::{EventView, Flow, FlowDetail, FlowView, HopView, ReasonNames};
+use view::{EventView, Flow, FlowDetail, FlowView, HopView, Names};
 
 /// Opens the store in `dir` for reading.
 pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
@@ -29,8 +30,13 @@ pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
 }
 
 /// Reads the latest events that pass the filter, oldest first, and prints notes about damaged files.
-pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<EventView>, CliError> {
-    let condition = filter.condition(&filter::no_names)?;
+pub(super) fn events(
+    dir: &Path,
+    filter: &Filter,
+    limit: u32,
+    names: &Names,
+) -> Result<Vec<EventView>, CliError> {
+    let condition = filter.condition(&KnownNames(names))?;
     let reader = open(dir)?;
     let flow = match filter.flow.as_deref().map(str::parse) {
         Some(Err(error)) => return Err(CliError::new(format!("--flow: {error}"))),
@@ -41,7 +47,7 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
         kind: Kind::ALL
             .into_iter()
             .find(|kind| Some(kind.name()) == filter.kind.as_deref()),
-        node: filter.node,
+        node: filter.node_id,
         metric: filter.metric.as_deref().and_then(Metric::from_name),
         flow,
         from: filter.from,
@@ -77,7 +83,7 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
     let views = found_rows
         .iter()
         .rev()
-        .map(|row| EventView::from_row(row, &ReasonNames::new()));
+        .map(|row| EventView::from_row(row, names.drop_reasons()));
     Ok(views.collect())
 }
 

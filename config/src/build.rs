@@ -32,12 +32,14 @@ pub fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
     (is_possible && section.enabled.unwrap_or(default)).then(|| section.config(settings.store.reports))
 }
 
-/// Returns the configured names of nodes, interfaces and hosts, for commands.
+/// Returns the configured names of nodes, interfaces, hosts and drop reasons, for commands.
 pub fn names(settings: &Settings) -> Names {
+    let collect = settings.collect();
     NamesView::new(
-        settings.collect().node_names(),
+        collect.node_names(),
         &inventory::from_settings(&settings.inventory),
     )
+    .with_drop_reasons(collect.drop_reasons())
     .into()
 }
 

@@ -19,8 +19,9 @@ pub struct Completion {
     pub about: String,
 }
 
-/// Returns proposals for the text before the cursor. `names` are the known node names.
-pub fn complete(text: &str, view: View, names: &[&str]) -> Vec<Completion> {
+/// Returns proposals for the text before the cursor. `nodes` and `reasons` are the known names of nodes and
+/// of drop reasons.
+pub fn complete(text: &str, view: View, nodes: &[&str], reasons: &[&str]) -> Vec<Completion> {
     if text.len() > MOST {
         return Vec::new();
     }
@@ -40,10 +41,13 @@ pub fn complete(text: &str, view: View, names: &[&str]) -> Vec<Completion> {
         let is_partial = scanner.rest().is_empty() && !text.ends_with([' ', '(', ')']) && at < scanner.at();
         match next {
             Some(next) if !is_partial => expected = next,
-            _ => return proposals(text, at, expected, view, names),
+            _ => return proposals(text, at, expected, view, (nodes, reasons)),
         }
     }
 }
+
+/// The known names of nodes and of drop reasons.
+type KnownNames<'a> = (&'a [&'a str], &'a [&'a str]);
 
 /// The part of a filter that is expected next.
 #[derive(Clone, Copy)]
@@ -95,7 +99,13 @@ fn after_end(scanner: &mut Scanner<'_>) -> Option<Expected> {
     (scanner.word("and") || scanner.word("or")).then_some(Expected::Test)
 }
 
-fn proposals(text: &str, at: usize, expected: Expected, view: View, names: &[&str]) -> Vec<Completion> {
+fn proposals(
+    text: &str,
+    at: usize,
+    expected: Expected,
+    view: View,
+    names: KnownNames<'_>,
+) -> Vec<Completion> {
     let rest = &text[at..];
     let mut from = at + rest.len() - rest.trim_start().len();
     if let Expected::Value(Field::Path, _) = expected {
@@ -116,7 +126,7 @@ fn proposals(text: &str, at: usize, expected: Expected, view: View, names: &[&st
 }
 
 /// Returns the words that are possible here, each with a description.
-fn words(expected: Expected, view: View, names: &[&str]) -> Vec<(String, &'static str)> {
+fn words(expected: Expected, view: View, (nodes, reasons): KnownNames<'_>) -> Vec<(String, &'static str)> {
     match expected {
         Expected::Test => Field::ALL
             .into_iter()
@@ -134,8 +144,9 @@ fn words(expected: Expected, view: View, names: &[&str]) -> Vec<(String, &'stati
             Form::Proto => ["tcp", "udp", "icmp", "icmpv6", "sctp"]
                 .map(|name| (name.to_owned(), ""))
                 .to_vec(),
-            Form::Node => names.iter().map(|name| (quoted(name), "node")).collect(),
-            Form::Path => names
+            Form::Reason => reasons.iter().map(|name| (quoted(name), "drop reason")).collect(),
+            Form::Node => nodes.iter().map(|name| (quoted(name), "node")).collect(),
+            Form::Path => nodes
                 .iter()
                 .filter(|name| is_plain(name))
                 .map(|name| ((*name).to_owned(), "node"))

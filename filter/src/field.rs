@@ -72,6 +72,8 @@ pub(crate) enum Form {
     Port,
     Proto,
     Node,
+    /// The code of a drop reason, or its name.
+    Reason,
     /// A whole number up to this maximum.
     Number(u64),
     /// A time in nanoseconds.
@@ -188,7 +190,7 @@ impl Field {
             (Self::Kind, _) => "kind of the event",
             (Self::Metric, _) => "metric of the event",
             (Self::Rule, _) => "rule of the event",
-            (Self::Reason, _) => "drop reason of the event, a code of the device",
+            (Self::Reason, _) => "drop reason of the event: == link_down, or the device's code",
             (Self::Reports, _) => "number of reports of the flow",
             (Self::Value(Metric::FlowLatency), _) => "latency of the flow: > 5ms",
             (Self::Value(Metric::HopLatency), _) => "latency in a node: > 10us",
@@ -209,7 +211,8 @@ impl Field {
             Self::Flow | Self::Rule => Form::Text,
             Self::Node => Form::Node,
             Self::Interface => Form::Number(u32::MAX as u64),
-            Self::Queue | Self::Reason => Form::Number(u8::MAX as u64),
+            Self::Queue => Form::Number(u8::MAX as u64),
+            Self::Reason => Form::Reason,
             Self::Path => Form::Path,
             Self::Kind => Form::Word(KINDS),
             Self::Metric => Form::Word(METRICS),
@@ -226,7 +229,7 @@ impl Field {
             Form::Word(_) => &[Equal, Unequal, In],
             Form::Text => &[Contains, Equal, Unequal, In],
             Form::Path => &[Contains],
-            Form::Port | Form::Number(_) | Form::Time | Form::Share => {
+            Form::Port | Form::Reason | Form::Number(_) | Form::Time | Form::Share => {
                 &[Equal, Unequal, Less, AtMost, Greater, AtLeast, In]
             }
         }

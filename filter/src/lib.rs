@@ -33,6 +33,7 @@ mod complete;
 mod fault;
 mod field;
 mod lexer;
+mod names;
 mod parser;
 mod path;
 mod test;
@@ -41,6 +42,7 @@ pub use clickhouse::HAS_PORTS;
 pub use complete::{Completion, complete};
 pub use fault::Fault;
 pub use field::{Field, View};
+pub use names::{Names, codes_of, no_names};
 pub use test::{Facts, Required};
 
 use test::Expression;
@@ -52,11 +54,12 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Parses a filter for rows of this view. `names` maps a node's name to its ID. A blank filter matches every row.
+    /// Parses a filter for rows of this view. `names` resolves names of nodes and of drop reasons. A blank filter matches
+    /// every row.
     ///
     /// # Errors
     /// The first error in the text.
-    pub fn parse(text: &str, view: View, names: &dyn Fn(&str) -> Option<u32>) -> Result<Self, Fault> {
+    pub fn parse(text: &str, view: View, names: &dyn Names) -> Result<Self, Fault> {
         parser::parse(text, view, names).map(|root| Self { root })
     }
 
@@ -109,11 +112,6 @@ impl Filter {
     }
 }
 
-/// Returns `None` for every name; for [`Filter::parse`] where nodes have no names.
-pub fn no_names(_: &str) -> Option<u32> {
-    None
-}
-
 /// Fuzz entry point: any text is either rejected with a position inside it or usable, and every completion fits its
 /// position.
 ///
@@ -145,7 +143,7 @@ pub fn fuzz(data: &[u8]) {
             }
         }
         for at in [0, text.len() / 2, text.len()].map(|at| text.floor_char_boundary(at)) {
-            for Completion { from, .. } in complete(&text[..at], view, &["spine 1"]) {
+            for Completion { from, .. } in complete(&text[..at], view, &["spine 1"], &["link_down"]) {
                 assert!(from <= at && text.is_char_boundary(from), "{from} of {at}");
             }
         }

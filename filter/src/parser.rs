@@ -6,6 +6,7 @@ use detect::{Prefix, rule::names::distance};
 use crate::fault::Fault;
 use crate::field::{Field, Form, Operator, View};
 use crate::lexer::{Piece, Scanner};
+use crate::names::Names;
 use crate::path::{MAX_STEPS, Pattern, Step};
 use crate::test::{Expression, Test};
 
@@ -39,12 +40,8 @@ const MAX_TESTS: usize = 256;
 /// Maximum nesting of parentheses and `not`.
 const DEEPEST: usize = 32;
 
-/// Parses a filter of `view`; `names` resolves the names of nodes. An empty filter matches everything.
-pub(crate) fn parse(
-    text: &str,
-    view: View,
-    names: &dyn Fn(&str) -> Option<u32>,
-) -> Result<Expression, Fault> {
+/// Parses a filter of `view`; `names` resolves the names of nodes and drop reasons. An empty filter matches everything.
+pub(crate) fn parse(text: &str, view: View, names: &dyn Names) -> Result<Expression, Fault> {
     if text.len() > LONGEST {
         let at = text.floor_char_boundary(LONGEST);
         return Err(Fault::new(at, 0, format!("a filter has up to {LONGEST} bytes")));
@@ -90,7 +87,7 @@ fn search(text: &str) -> Expression {
 struct Parser<'a> {
     scanner: Scanner<'a>,
     view: View,
-    names: &'a dyn Fn(&str) -> Option<u32>,
+    names: &'a dyn Names,
     tests: usize,
 }
 
@@ -260,6 +257,10 @@ impl<'a> Parser<'a> {
                     ),
                 }
             }
+            Form::Reason => {
+                let ranges = self.each(values, |text| self.reason(text, operator))?;
+                Test::Number(field, compared(operator, ranges.concat()))
+            }
             form @ (Form::Port | Form::Proto | Form::Number(_) | Form::Time | Form::Share) => {
                 let ranges = self.each(values, |text| range(text, form))?;
                 Test::Number(field, compared(operator, ranges))
@@ -290,10 +291,36 @@ impl<'a> Parser<'a> {
         number(text, Form::Number(u32::MAX.into()))
             .ok()
             .and_then(|id| u32::try_from(id).ok())
-            .or_else(|| (self.names)(text))
+            .or_else(|| self.names.node(text))
             .ok_or_else(|| {
                 format!("no node has the name {text:?}; write an id such as 101, or a name of the inventory")
             })
+    }
+
+    /// Parses the code of a drop reason or a range of codes, or looks up a name. Several codes can have the same name.
+    fn reason(&self, text: &str, operator: Operator) -> Result<Vec<(u64, u64)>, String> {
+        let codes = Form::Number(u8::MAX.into());
+        if text.starts_with(|c: char| c.is_ascii_digit())
+            && let Ok(range) = range(text, codes)
+        {
+            return Ok(vec![range]);
+        }
+        let found = self.names.reason_codes(text);
+        if found.is_empty() {
+            let known = self.names.reason_names().join(", ");
+            return Err(match &*known {
+                "" => format!(
+                    "no drop reason has the name {text:?}; write a code from 0 to 255, or a name of `drop_reasons` of a profile"
+                ),
+                known => format!(
+                    "no drop reason has the name {text:?}; write a code from 0 to 255, or one of {known}"
+                ),
+            });
+        }
+        if !matches!(operator, Operator::Equal | Operator::Unequal | Operator::In) {
+            return Err("the name of a drop reason is compared by == != in".to_owned());
+        }
+        Ok(found.into_iter().map(|code| (code.into(), code.into())).collect())
     }
 
     /// Parses a path pattern such as `101>*>103`.

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 use detect::Metric;
-use filter::{Facts, Fault, Field, Filter, Required, View, complete, no_names};
+use filter::{Facts, Fault, Field, Filter, Names, Required, View, codes_of, complete, no_names};
 use wire::FlowKey;
 
 fn flow(text: &str) -> FlowKey {
@@ -363,11 +363,90 @@ fn clickhouse_gets_values_as_parameters() {
     assert_eq!(values, ["String a' OR 1 = 1"]);
 }
 
+/// Names of drop reasons, one of which two devices have.
+struct Reasons;
+
+impl Names for Reasons {
+    fn node(&self, _name: &str) -> Option<u32> {
+        None
+    }
+
+    fn reason_codes(&self, name: &str) -> Vec<u8> {
+        codes_of(
+            [
+                (71, "queue_full"),
+                (128, "link_down"),
+                (200, "link_down"),
+                (26, "7 up"),
+            ],
+            name,
+        )
+    }
+
+    fn reason_names(&self) -> Vec<String> {
+        ["link_down", "queue_full"].map(str::to_owned).to_vec()
+    }
+}
+
+#[test]
+fn a_drop_reason_is_a_code_or_a_name() {
+    let matches = |text: &str, reason: u8| {
+        let filter =
+            Filter::parse(text, View::Events, &Reasons).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+        filter.matches(&Facts {
+            reason: Some(reason),
+            ..Facts::default()
+        })
+    };
+    for (text, reason, expected) in [
+        ("reason == link_down", 128, true),
+        ("reason == link_down", 200, true),
+        ("reason == link_down", 71, false),
+        ("reason == \"Link down\"", 128, true),
+        ("reason == link-down", 128, true),
+        ("reason != link_down", 71, true),
+        ("reason != link_down", 200, false),
+        ("reason in (link_down, queue_full)", 71, true),
+        ("reason in (link_down, 1)", 1, true),
+        ("reason == \"7 up\"", 26, true),
+        ("reason == 128", 128, true),
+        ("reason == 100-150", 128, true),
+        ("reason >= 128", 128, true),
+    ] {
+        assert_eq!(matches(text, reason), expected, "{text} {reason}");
+    }
+    let refused = |text: &str, names: &dyn Names| {
+        let fault = Filter::parse(text, View::Events, names).unwrap_err();
+        (fault.position, fault.length, fault.message)
+    };
+    assert_eq!(
+        refused("reason == link_dwn", &Reasons),
+        (
+            10,
+            8,
+            "no drop reason has the name \"link_dwn\"; write a code from 0 to 255, or one of link_down, queue_full".to_owned()
+        )
+    );
+    assert_eq!(
+        refused("reason == 256", &no_names).2,
+        "no drop reason has the name \"256\"; write a code from 0 to 255, or a name of `drop_reasons` of a profile"
+    );
+    assert_eq!(
+        refused("reason > link_down", &Reasons).2,
+        "the name of a drop reason is compared by == != in"
+    );
+}
+
 fn completed(text: &str) -> Vec<String> {
-    complete(text, View::Events, &["leaf-1", "spine 2"])
-        .into_iter()
-        .map(|completion| format!("{}{}", &text[..completion.from], completion.text))
-        .collect()
+    complete(
+        text,
+        View::Events,
+        &["leaf-1", "spine 2"],
+        &["link_down", "acl deny"],
+    )
+    .into_iter()
+    .map(|completion| format!("{}{}", &text[..completion.from], completion.text))
+    .collect()
 }
 
 #[test]
@@ -383,6 +462,10 @@ fn completions_are_what_may_follow() {
     assert_eq!(completed("kind == dr"), ["kind == drop"]);
     assert_eq!(completed("kind in (drop, lo"), ["kind in (drop, loss"]);
     assert_eq!(completed("node == "), ["node == leaf-1", "node == \"spine 2\""]);
+    assert_eq!(
+        completed("reason == "),
+        ["reason == link_down", "reason == \"acl deny\""]
+    );
     assert_eq!(completed("path ~ 7>le"), ["path ~ 7>leaf-1"]);
     assert_eq!(completed("proto == t"), ["proto == tcp"]);
     assert_eq!(

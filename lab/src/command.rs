@@ -23,7 +23,7 @@ Examples (as root):
   hopwise lab exec h1 -- ping -c 3 10.0.3.1          run a program in a host
   hopwise lab traffic flow h1 h3 --rate 20Mbit/s     a flow, with loss and latency
   hopwise lab traffic burst h1,h2 h3                 microbursts: watch the queue of s2
-  hopwise lab mode sf                                measure with SF-INT; also md, md10, mx, postcard, off
+  hopwise lab mode sf                                measure with SF-INT; also md, mx, postcard, off
   hopwise lab fault loss s1-s2 2%                    inject a fault; `hopwise lab fault clear` removes it
   hopwise lab down                                   remove everything
 The topology file: docs/reference/lab.md";
@@ -150,7 +150,7 @@ struct ModeArgs {
 enum Mode {
     /// INT-MD 2.1: packets collect metadata, the sink reports it
     Md,
-    /// INT-MD by INT 1.0
+    /// INT-MD by INT 1.0; only in a lab without a manager
     Md10,
     /// INT-MX 2.1: packets carry instructions, every node reports
     Mx,
@@ -260,7 +260,10 @@ struct FaultArgs {
 
 #[derive(Subcommand, Debug)]
 enum FaultCommand {
-    /// Drop everything on a link; routes avoid it after 200 ms if there is another path
+    /// Drop all packets on a link; after 200 ms, routes avoid it if there is another path
+    ///
+    /// Only packets on this link are lost. A switch at one end of it that has another shortest path uses it at once; packets that a
+    /// switch can send over this link alone are lost until routes change, or until `hopwise lab fault restore` if there is no other path.
     Cut {
         /// The link, such as s1-s2
         link: String,
@@ -333,7 +336,7 @@ enum FaultCommand {
         #[command(flatten)]
         lab: LabSelector,
     },
-    /// Remove all faults of the switch
+    /// Remove all faults of the lab
     Clear {
         #[command(flatten)]
         lab: LabSelector,

@@ -16,7 +16,7 @@ use super::{conditions::Conditions, topology::Topology};
 use terminal::{CliError, programs};
 
 /// Default address of the collector's API and web page; falls back to a free port.
-const DEFAULT_API: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
+pub(crate) const DEFAULT_API: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 /// Maximum wait for all processes to answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval between two polls of a process.
@@ -30,6 +30,8 @@ pub(crate) struct CreatedLab {
     pub(crate) lab: Lab,
     /// True if the web page is built into the program `hopwise`.
     pub(crate) has_web_page: bool,
+    /// Address that the API was to have, and which another program uses.
+    pub(crate) address_in_use: Option<SocketAddr>,
 }
 
 /// Address of the collector's API, read from its log.
@@ -109,7 +111,8 @@ fn create(
     api: Option<SocketAddr>,
 ) -> Result<CreatedLab, CliError> {
     let requested = api.or_else(|| configs::configured_api(topology));
-    let listen = free_address(requested.unwrap_or(DEFAULT_API.into()));
+    let requested = requested.unwrap_or(DEFAULT_API.into());
+    let listen = free_address(requested);
     let settings = configs::collector(topology, listen, directory.path(), &Conditions::default());
     let text = fs::read(file)
         .map_err(|error| CliError::io(format!("cannot read {}", file.display()), error, "try again"))?;
@@ -163,7 +166,11 @@ fn create(
         lab.wait_for_manager()?;
     }
     directory.save(&state)?;
-    Ok(CreatedLab { lab, has_web_page })
+    Ok(CreatedLab {
+        lab,
+        has_web_page,
+        address_in_use: (listen != requested).then_some(requested),
+    })
 }
 
 /// Waits until all processes answer. They are in the order collector, switches, aggregator, translator.

@@ -249,6 +249,25 @@ impl Client {
         self.send_if(None, method, path, body)
     }
 
+    /// Does the same as [`Client::send`], and waits longer for the response if `within` is longer than usual.
+    pub fn send_within(
+        &self,
+        within: Duration,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Value, Error> {
+        let body = body.to_string();
+        let request = Request {
+            method,
+            path,
+            accept: "application/json",
+            body: Some(&body),
+            condition: None,
+        };
+        value(&self.body_within(request, within.max(RESPONSE_WITHIN))?)
+    }
+
     /// Does the same as [`Client::send`], with a precondition.
     pub fn send_if(
         &self,
@@ -268,8 +287,12 @@ impl Client {
     }
 
     fn body(&self, request: Request<'_>) -> Result<Vec<u8>, Error> {
+        self.body_within(request, RESPONSE_WITHIN)
+    }
+
+    fn body_within(&self, request: Request<'_>, within: Duration) -> Result<Vec<u8>, Error> {
         let mut body = Vec::new();
-        self.request(request, RESPONSE_WITHIN)?
+        self.request(request, within)?
             .take(RESPONSE_LIMIT + 1)
             .read_to_end(&mut body)
             .map_err(|source| self.unreachable(source))?;
@@ -493,9 +516,13 @@ impl Read for Body {
     }
 }
 
-/// Returns the message in `{"error": "…"}`, or else the text. Keeps line breaks: a line may point into the line above.
+/// Returns the message in `{"error": "…"}`, or else the text, unless that is a web page. Keeps line breaks: a line may point into
+/// the line above.
 fn sentence(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
+    if text.trim_start().starts_with('<') {
+        return "another program answered, with a web page; set the address of hopwise with --api".to_owned();
+    }
     let json = serde_json::from_slice::<Value>(body).ok();
     let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
     error
@@ -651,6 +678,12 @@ mod tests {
         assert_eq!(
             client.get("/x").unwrap_err().to_string(),
             "the API refused (403): why"
+        );
+        let page = "HTTP/1.1 404 Not Found\r\nContent-Length: 22\r\n\r\n<!DOCTYPE HTML>\n<html>";
+        let (client, _) = serve(page);
+        assert_eq!(
+            client.get("/x").unwrap_err().to_string(),
+            "another program answered, with a web page; set the address of hopwise with --api"
         );
     }
 

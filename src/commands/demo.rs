@@ -95,8 +95,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let memory = Scratch::in_memory()?;
     let past = Duration::from_secs(60 * args.past.unwrap_or(0));
     let (mut network, names) = Network::new(args.seed, past)?;
-    let listen = free_address(args.listen);
-    let (mut settings, reporters) = settings(listen, dir, names)?;
+    let (mut settings, reporters) = settings(args.listen, dir, names)?;
     dta::set_runtime_values(&mut settings, &memory.0, network.open_control_sockets()?);
     settings.check_protection().map_err(CliError::new)?;
     devices::add_manager_settings(&mut settings, network.fabric())?;
@@ -105,6 +104,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     {
         return Ok(ExitCode::SUCCESS);
     }
+    // Only now: the simulation of the past may have taken minutes, and another program the port.
+    let listen = free_address(args.listen);
+    settings.api.listen = listen;
     let mut server =
         Server::new(settings, None, Log::start(Level::Warn, LogFormat::Text)).with_devices(network.manage()?);
     let addresses = server.start()?;
@@ -243,7 +245,9 @@ fn introduce(
         terminal.paint(Tone::Strong, &format!("{url}/"))
     ));
     if let Some(address) = port_in_use {
-        out.push_str(&format!("({address} is in use by another program.)\n"));
+        out.push_str(&format!(
+            "({address} is in use by another program; --listen chooses another address.)\n"
+        ));
     }
     let program = program();
     out.push_str(&format!("Or in another terminal: {program} top --api {url}\n"));

@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_filter_knows_every_kind_and_metric() {
         let offered = |text: &str| -> Vec<String> {
-            let found = complete(text, View::Events, &[]);
+            let found = complete(text, View::Events, &[], &[]);
             found.into_iter().map(|one| one.text.trim().to_owned()).collect()
         };
         assert_eq!(offered("kind == "), Kind::ALL.map(Kind::name));

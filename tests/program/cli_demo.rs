@@ -535,6 +535,12 @@ fn a_demo_may_begin_with_a_past() {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let past = since.unwrap().as_nanos() as u64 - 60_000_000_000;
     let demo = Demo::start(&["--past", "1", "--store", support::text(&store), "--seed", "5"]);
+    assert!(
+        demo.introduction
+            .starts_with("Simulating 1 minute of history at full speed;"),
+        "{}",
+        demo.introduction
+    );
     let now = demo.get("/api/v1/status")["now"].as_u64().unwrap();
     // The link failed before this collector began: it goes on with what was known of links.
     let losses = demo.get(&format!("/api/v1/losses?from={past}&to={now}"));
@@ -570,4 +576,33 @@ fn a_demo_may_begin_with_a_past() {
         "{past} {first} {last} {now} {count}"
     );
     assert!(last - first > 7_000_000_000, "{first} {last}");
+}
+
+#[test]
+fn a_port_that_is_taken_while_the_past_is_simulated_is_replaced() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let mut child = command(["demo", "--listen", &address, "--past", "1", "--for", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut text = String::new();
+    assert!(output.read_line(&mut text).unwrap() > 0);
+    assert!(text.starts_with("Simulating 1 minute"), "{text}");
+    let _taken = std::net::TcpListener::bind(&address).unwrap();
+    output.read_to_string(&mut text).unwrap();
+    let hint = format!("({address} is in use by another program; --listen chooses another address.)\n");
+    assert!(text.contains(&hint), "{text}");
+    let mut progress = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut progress)
+        .unwrap();
+    assert!(progress.contains("simulated 0 of 1 minutes"), "{progress}");
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{text}{progress}");
 }

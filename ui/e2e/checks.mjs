@@ -676,6 +676,12 @@ export async function unknownPages(page, base) {
   }
 }
 
+/** An address whose flow is neither an id nor a text says so. */
+export async function noSuchFlow(page, base) {
+  await open(page, base, 'flow/zzzz');
+  await until(page, '.flow-detail .empty', (text) => /There is no flow “zzzz”/.test(text), 'no such flow');
+}
+
 /** A filter is completed from the names of the network, says what is wrong where, and selects what it says. */
 export async function filters(page, base) {
   const probe = await page.request.get(`${base}api/v1/filter`).catch(() => null);

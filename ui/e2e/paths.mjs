@@ -115,7 +115,7 @@ export async function losses(page, base) {
   await until(
     page,
     'table[aria-label="Dropped packets, as nodes reported them"] tbody tr',
-    (text) => /(queue_full|link_down)/.test(text),
+    (text) => /(queue full|link down)/.test(text),
     'drops with reasons',
   );
   await until(

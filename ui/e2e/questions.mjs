@@ -142,7 +142,7 @@ async function whichLink(person) {
     (text) => /Most packets were lost at the link (spine1 → leaf1|leaf1 → spine1)/.test(text),
     'the link',
   );
-  await until(page, panel, (text) => /link_down/.test(text) && /queue_full/.test(text), 'the reasons');
+  await until(page, panel, (text) => /link down/.test(text) && /queue full/.test(text), 'the reasons');
 }
 
 async function whatChanged(person) {

@@ -93,7 +93,7 @@ export async function ranges(page, base) {
   await page.goBack();
   await until(page, `${FLOWS} tr`, (text) => /→/.test(text), 'the time before the zoom');
   await isChosen('back from the zoom');
-  await page.getByRole('button', { name: 'back to now' }).click();
+  await page.getByRole('button', { name: 'back to live' }).click();
   await addressIs(page, /^#\/overview$/, 'now');
   await until(page, '.verdict strong', (text) => text.length > 10, 'the live page');
   await page.locator('.past').waitFor({ ...WAIT, state: 'hidden' });
@@ -130,7 +130,7 @@ export async function expired(page, base) {
   const gone = then.find(({ text }) => !present.has(text));
   if (!gone) throw new Skipped('no flow has expired yet');
   await open(page, base, `flow/${encodeURIComponent(gone.text)}`);
-  await until(page, '.flow-detail', (text) => /not known any more/.test(text), 'it is not there now');
+  await until(page, '.flow-detail', (text) => /no longer known/.test(text), 'it is not there now');
   await choose(page, first, last);
   await until(page, '.flow-title h1', (text) => /→/.test(text), 'the flow as it was');
   await until(page, '.flow-title', (text) => /latency .* to .*mean|reports/.test(text), 'its latencies');

@@ -103,6 +103,7 @@ async function pagesOf(base, token) {
     await check('notes about damaged files', () => checks.answerNotes(page, base));
     await check('what is set is in the address', () => checks.addresses(page, base));
     await check('pages that there are not', () => checks.unknownPages(page, base));
+    await check('a flow that there is not', () => checks.noSuchFlow(page, base));
     await check('filters', () => checks.filters(page, base));
     await check('keys, and names on a phone', () => checks.hands(page, base));
     await check('menus that copy and save', () => hands.menus(page, base));

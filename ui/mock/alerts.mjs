@@ -51,6 +51,7 @@ function list(notes, query, now) {
     ended: state === 'firing' ? null : 'false',
     since,
     until,
+    last_seen: null,
     count: 12,
     episodes: [{ since, until }],
     metric: 'queue_occupancy',
@@ -77,6 +78,8 @@ function list(notes, query, now) {
     total: shown.length,
     firing: 1,
     unacknowledged: all.filter(open).length,
+    silent: 0,
+    silent_after_s: 5,
     known_since: null,
     confirmed: true,
   };

@@ -60,6 +60,9 @@ function serve(state, request, response) {
       const answer = alerts(state.notes, request.method, path, url.searchParams, body);
       json(response, answer === null ? 404 : 200, answer ?? { error: `nothing is at ${url.pathname}` });
     });
+  const [, flow] = /^flows\/([^/]+)/.exec(path) ?? [];
+  if (flow !== undefined && !/^[\da-f]{16}$|>/.test(decodeURIComponent(flow)))
+    return json(response, 400, { error: `"${flow}" is not a flow` });
   const found =
     (state.network && largeAnswer(state.network, path, url.searchParams)) ??
     read(state, path, url.searchParams);
@@ -85,7 +88,7 @@ function read({ fabric, empty }, path, query) {
   // As of a program that was just started: earlier rates come from the store.
   if (path === 'rates') return { rates: [] };
   if (path === 'activity') return answers.activity(fabric, query);
-  if (path === 'names') return { nodes: [], hosts: [] };
+  if (path === 'names') return { nodes: [], hosts: [], drop_reasons: [] };
   if (path === 'paths/changes') return paths.changes(query);
   if (path === 'paths/uses') return paths.uses(query);
   if (path === 'losses') return paths.losses(query);

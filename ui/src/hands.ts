@@ -5,7 +5,7 @@ import { saveBlob } from './lib/csv';
 import { menuButton, type MenuGroup, type MenuItem } from './lib/menu';
 import { chartPng, hasDrawing, tablePng, type Caption } from './lib/picture';
 import { fileName, sheetCsv, type Sheet } from './lib/sheet';
-import { curlText, isQuery, lineOf, type Asked, type SqlSpan } from './model/copies';
+import { curlText, isQuery, lineOf, withApi, type Asked, type SqlSpan } from './model/copies';
 import type { Fleet } from './model/fleet-sql';
 import { rangeText, utcText, writeRange, zoneText } from './model/range';
 import { link, parseRoute } from './router';
@@ -43,8 +43,13 @@ export function hands(subject: Subject): HTMLElement {
 
 /** `--api` of a command: nothing where it is the default. */
 export function apiOption(): string | null {
-  const url = new URL('.', document.baseURI).href.replace(/\/$/, '');
+  const url = ownUrl();
   return url === 'http://127.0.0.1:8080' ? null : url;
+}
+
+/** The address of the program that serves this page. */
+function ownUrl(): string {
+  return new URL('.', document.baseURI).href.replace(/\/$/, '');
 }
 
 /** A time of an answer, ns, with all its digits. */
@@ -61,8 +66,12 @@ function groups(subject: Subject, title: string, element: HTMLElement): MenuGrou
   const asked = subject.asked?.() ?? [];
   const sql = (session.console ? subject.fleetSql?.(session.fleet) : subject.sql?.()) ?? null;
   const words = subject.command?.() ?? null;
-  // A console has no store to query.
-  const command = session.console && isQuery(words) ? null : lineOf(words);
+  // A console runs the SQL of ClickHouse.
+  const command = isQuery(words)
+    ? session.console
+      ? null
+      : lineOf(withApi(words, ownUrl()))
+    : lineOf(words);
   const queried = session.console ? '' : ' and `hopwise query`';
   const copies = [
     asked.length === 0

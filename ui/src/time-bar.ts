@@ -22,7 +22,7 @@ export function timeBar() {
   pause.title = 'Hold the displayed time';
   const text = h('strong', {});
   const utc = h('span', { class: 'muted' });
-  const back = h('button', { type: 'button', on: { click: () => times.set(USUAL) } }, 'back to now');
+  const back = h('button', { type: 'button', on: { click: () => times.set(USUAL) } });
   const past = h('div', { class: 'past', role: 'status' }, text, utc, back);
   const element = h(
     'div',
@@ -44,7 +44,8 @@ export function timeBar() {
       show(past, !times.isUsual());
       setText(text, rangeText(range, times.now()));
       const where = session.console ? 'from ClickHouse' : 'from the store';
-      setText(utc, times.isPast() ? where : `until now, ${where}`);
+      setText(utc, where);
+      setText(back, session.console ? 'back to the last 15 min' : 'back to live');
       past.classList.toggle('ended', times.isPast());
       past.title = utcText(times.limits());
     },

@@ -10,6 +10,7 @@ import {
   placeText,
   reasonText,
   silenceFilters,
+  silentText,
   sinceText,
   stateText,
   stateTone,
@@ -32,6 +33,7 @@ const ALERT: Alert = {
   ended: null,
   since: 1_000 * SECOND,
   until: null,
+  last_seen: null,
   count: 1,
   episodes: [],
   metric: 'queue_occupancy',
@@ -63,11 +65,11 @@ test('where nobody was asked it says by what it is known', () => {
 });
 
 test('an alert says what was compared, and where', () => {
-  assert.equal(valueText(ALERT), '80 k > 64 k');
+  assert.equal(valueText(ALERT), '80 k > 64 k device units');
   assert.equal(valueText({ ...ALERT, metric: 'hop_latency', value: 1_000, threshold: 2_000 }), '1 µs < 2 µs');
   assert.equal(valueText({ ...ALERT, value: null }), '–');
   assert.equal(placeText(ALERT), '103 queue 2');
-  assert.equal(reasonText(ALERT), 'queue occupancy 80 k > 64 k at 103 queue 2');
+  assert.equal(reasonText(ALERT), 'queue occupancy 80 k > 64 k device units at 103 queue 2');
   assert.equal(reasonText({ ...ALERT, metric: null }), '');
 });
 
@@ -101,6 +103,8 @@ test('what the list of alerts leaves out is said', () => {
     alerts: [ALERT],
     confirmed: true,
     firing: 1,
+    silent: 0,
+    silent_after_s: 5,
     from: 0,
     to: 1,
     known_since: null,
@@ -112,6 +116,21 @@ test('what the list of alerts leaves out is said', () => {
   assert.match(
     cutText({ ...answer, total: 502, known_since: 1_000 * SECOND }),
     /^501 more .* are not listed or counted\.$/,
+  );
+});
+
+test('alerts that fire only because no report came are counted', () => {
+  const answer = { firing: 8, silent: 0, silent_after_s: 5 } as Alerts;
+  const rest = 'until a report shows that the rule is false, or the flow expires.';
+  assert.equal(silentText(answer), '');
+  assert.equal(
+    silentText({ ...answer, silent: 3 }),
+    `3 of their flows have sent no reports for 5 s or more: they fire ${rest}`,
+  );
+  assert.match(silentText({ ...answer, silent: 8 }), /^All of their flows have sent no reports /);
+  assert.equal(
+    silentText({ ...answer, firing: 1, silent: 1 }),
+    `Its flow has sent no reports for 5 s or more: it fires ${rest}`,
   );
 });
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import { commandLine, quoted, sqlText } from '../src/lib/quoting';
-import { curlText, eventsSql, heatSql, hopwise, queryCommand } from '../src/model/copies';
+import { curlText, eventsSql, heatSql, hopwise, queryCommand, withApi } from '../src/model/copies';
 
 /** The words that a real shell makes of a command line, and what it wrote to standard error. */
 function words(line: string, shell = 'sh'): { words: string[]; error: string } {
@@ -130,6 +130,14 @@ test('commands name only what is set, and a statement is no option', () => {
   const command = hopwise('events', { kind: 'drop', node: '', flow: null, filter: '-x', limit: 50 });
   assert.deepEqual(command, ['hopwise', 'events', '--kind=drop', '--filter=-x', '--limit=50']);
   assert.deepEqual(queryCommand('-- all\nSELECT 1'), ['hopwise', 'query', '--', '-- all\nSELECT 1']);
+  assert.deepEqual(withApi(queryCommand('SELECT 1', 5), 'http://h:1'), [
+    'hopwise',
+    'query',
+    '--api=http://h:1',
+    '--limit=5',
+    '--',
+    'SELECT 1',
+  ]);
 });
 
 test('a text in SQL stays a text', () => {

@@ -38,7 +38,7 @@ test('events are sentences', () => {
       { ...hop, value: 597_012_000, previous: 597_000_000, threshold: 2000 },
       'hop latency at 102 rose by 12 µs to 597 ms (threshold 2 µs)',
     ],
-    [{ ...queue, value: 60 }, 'queue occupancy at 102 queue 3 is now 60'],
+    [{ ...queue, value: 60 }, 'queue occupancy at 102 queue 3 is now 60 device units'],
     [{ kind: 'new', metric: 'flow_path', path: [101, 201, 102] }, 'new flow on path 101 › 201 › 102'],
     [{ kind: 'new', metric: 'flow_path', path: [1, 2], previous: 1 }, 'more of the path: 1 › 2'],
     [
@@ -52,7 +52,7 @@ test('events are sentences', () => {
       },
       'new flow on path 1 › 2, 30 µs (Σ hops)',
     ],
-    [{ kind: 'new', ...queue, value: 0 }, 'queue occupancy at 102 queue 3 first seen: 0'],
+    [{ kind: 'new', ...queue, value: 0 }, 'queue occupancy at 102 queue 3 first seen: 0 device units'],
     [{ kind: 'path_change', metric: 'flow_path', path: [101, 202, 102] }, 'path changed to 101 › 202 › 102'],
     [{ kind: 'path_loop', path: [1, 2, 1] }, 'path loops: 1 › 2 › 1'],
     [{ kind: 'rule_on', rule: 'deep_queue', node: 201 }, 'rule deep_queue became true at 201'],

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { FlowHop } from '../src/api/types';
-import { isImplausible, latencyText } from '../src/model/hop';
+import type { FlowDetail, FlowHop } from '../src/api/types';
+import { isImplausible, latencyText, linkLatency } from '../src/model/hop';
 
 function hop(changes: Partial<FlowHop>): FlowHop {
   return { node: 1, hop_latency: null, ...changes } as FlowHop;
@@ -22,4 +22,18 @@ test('an implausible latency is marked', () => {
     ['–', false],
     ['–', false],
   ]);
+});
+
+test('a latency from end to end consists of hops and links', () => {
+  const flow = (changes: Partial<FlowDetail>): FlowDetail =>
+    ({
+      flow_latency: 1000,
+      basis: 'measured',
+      hops: [hop({ hop_latency: 300 }), hop({ hop_latency: 500 })],
+      ...changes,
+    }) as FlowDetail;
+  assert.equal(linkLatency(flow({})), 200);
+  assert.equal(linkLatency(flow({ basis: 'hop_sum' })), null);
+  assert.equal(linkLatency(flow({ hops: [hop({ hop_latency: 300 }), hop({})] })), null);
+  assert.equal(linkLatency(flow({ flow_latency: 700 })), null, 'the values are of different packets');
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { flowName, pathText } from '../src/lib/format';
+import { flowName, flowTextName, pathText } from '../src/lib/format';
 import { names } from '../src/lib/names';
 import { fieldsText } from '../src/model/stores';
 
@@ -12,7 +12,14 @@ test('names stand for ids where they are known', () => {
       { node: 102, name: null, interfaces: [] },
     ],
     hosts: [{ address: '10.0.3.9', name: 'db1', origin: 'file' }],
+    drop_reasons: [{ code: 128, name: 'link_down' }],
   });
+  assert.deepEqual([names.reason(128), names.reason(71)], ['link down', 'reason 71']);
+  assert.equal(flowTextName('10.0.1.5:41000>10.0.3.9:443/6'), '10.0.1.5:41000 → db1:443 TCP');
+  assert.equal(flowTextName('[fd00::1]:7>[fd00::2]:8/17'), '[fd00::1]:7 → [fd00::2]:8 UDP');
+  assert.equal(flowTextName('10.0.1.5>10.0.3.9/1'), '10.0.1.5 → db1 ICMP');
+  for (const other of ['zzzz', 'id 17', 'a>b/6']) assert.equal(flowTextName(other), other);
+
   assert.equal(pathText([101, null, 102]), 'leaf1 › ? › 102');
   assert.equal(flowName(flow), '10.0.1.5:41000 → db1:443 TCP');
   assert.deepEqual(
@@ -37,6 +44,6 @@ test('names stand for ids where they are known', () => {
     fieldsText({ switch: 101, egress_if: 2, node: [101, null, 9] }),
     'switch leaf1, egress_if 2, node leaf1 › – › 9',
   );
-  names.set({ nodes: [], hosts: [] });
+  names.set({ nodes: [], hosts: [], drop_reasons: [] });
   assert.equal(pathText([101]), '101');
 });

@@ -299,7 +299,7 @@ test('the map shows what links lost, and grey where it is not known', () => {
   assert.equal(placeText({ ...place, to: null, queue: null, node: null }), 'unknown node, interface 2');
   assert.deepEqual(
     [reasonText(place), reasonText({ ...place, reason_name: 'queue_full' })],
-    ['code 71', 'queue_full'],
+    ['code 71', 'queue full'],
   );
   const one = { ...losses, drops: [place], reporters: [{ node: null, lost: 5, duplicated: 1 }] };
   assert.equal(

@@ -95,9 +95,13 @@ test('counts and sketches state their error', () => {
     error: 23.7,
     confidence: 0.865,
   };
-  const bound = 'too large by at most 24 with a probability of 86\\.5 %; 9 M in all';
-  assert.match(countText(count), new RegExp(`^4\\s?242 \\(of reports with 2 to 4 copies: ${bound}\\)$`));
-  assert.match(countText({ ...count, copies: 4 }), / \(of reports with 4 copies: too large/);
+  const bound = 'true count: 4\\s?218 to 4\\s?242, with 86\\.5 % probability, if each report adds to';
+  assert.match(
+    countText(count),
+    new RegExp(`^4\\s?242 \\(${bound} at least 2 counters; 9 M in all keys\\)$`),
+  );
+  assert.match(countText({ ...count, copies: 4 }), / adds to 4 counters; /);
+  assert.match(countText({ ...count, error: 0 }), / \(true count: exactly 4\s?242, /);
   const epoch = { epoch: 17, columns: 8, reporters: 1 };
   const sketch = {
     store: 's',

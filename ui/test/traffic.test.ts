@@ -82,6 +82,7 @@ test('groups have the names that there are', () => {
   names.set({
     nodes: [{ node: 101, name: 'leaf1', interfaces: [{ interface: 3, name: 'Ethernet3' }] }],
     hosts: [{ address: '10.0.0.1', name: 'web', origin: 'file' }],
+    drop_reasons: [{ code: 71, name: 'queue_full' }],
   });
   const name = (by: string[], ...key: (string | null)[]): string => groupName(by, row(key, []));
   assert.equal(name(['src', 'dport'], '10.0.0.1', '443'), 'web · 443');
@@ -89,6 +90,8 @@ test('groups have the names that there are', () => {
   assert.equal(name(['queue', 'interface'], '101.5', '101/3'), 'leaf1 queue 5 · leaf1 Ethernet3');
   assert.equal(name(['queue'], '101/3.5'), 'leaf1 interface Ethernet3 queue 5');
   assert.equal(name(['node', 'rule'], null, 'too slow'), 'unknown · too slow');
+  assert.equal(name(['reason', 'reason'], '71', '128'), 'queue full · reason 128');
+  assert.equal(name(['flow'], '10.0.0.1:5000>10.0.0.2:80/17'), 'web:5000 → 10.0.0.2:80 UDP');
 });
 
 test('a group is added to the filter so that both are true', () => {
@@ -165,7 +168,7 @@ test('bars and bands of a Sankey diagram add up', () => {
 });
 
 test('a host that is called others is not the others', () => {
-  names.set({ nodes: [], hosts: [{ address: '10.0.0.9', name: 'others', origin: 'dns' }] });
+  names.set({ nodes: [], hosts: [{ address: '10.0.0.9', name: 'others', origin: 'dns' }], drop_reasons: [] });
   const answer = traffic([row(['10.0.0.9', '1'], [5], ['src == 10.0.0.9', 'dport == 1'])], {
     by: ['src', 'dport'],
     others: row([], [7]),

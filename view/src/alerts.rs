@@ -26,6 +26,11 @@ pub struct Alerts {
     pub firing: usize,
     /// Number of these that are neither acknowledged nor silenced.
     pub unacknowledged: usize,
+    /// Number of firing alerts whose flow has sent no report for `silent_after_s`: they fire because no report has shown the opposite.
+    /// 0 if the collector has not confirmed the alerts.
+    pub silent: usize,
+    /// Time without reports after which the flow of an alert counts as silent, seconds.
+    pub silent_after_s: u64,
     /// Set if there are more rule events than are read: only those since this time are counted, and older alerts are missing.
     pub known_since: Option<u64>,
     /// True if the collector has confirmed which alerts are firing; otherwise they are as stored. A console never has this
@@ -60,6 +65,8 @@ pub struct AlertView {
     pub since: Option<u64>,
     /// End of the latest occurrence, nanoseconds since the Unix epoch; null while it is firing, or if the end is unknown.
     pub until: Option<u64>,
+    /// Time of the flow's latest report, nanoseconds since the Unix epoch; null unless the collector has confirmed that the alert fires.
+    pub last_seen: Option<u64>,
     /// Number of times it started firing in the span.
     pub count: u64,
     /// The latest periods for which it was true, oldest first.

@@ -1,4 +1,5 @@
-//! Names of nodes, interfaces and hosts: the API response, and a lookup table for commands that replace IDs by names.
+//! Names of nodes, interfaces, hosts and drop reasons: the API response, and a lookup table for commands that replace IDs by
+//! names.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -7,9 +8,9 @@ use manager::inventory::Inventory;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Name;
+use super::{Name, ReasonNames};
 
-/// Names of nodes, interfaces and hosts.
+/// Names of nodes, interfaces, hosts and drop reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Names"))]
 pub struct NamesView {
@@ -17,6 +18,19 @@ pub struct NamesView {
     pub nodes: Vec<NodeNamesView>,
     /// Hosts with a name, by address.
     pub hosts: Vec<HostNameView>,
+    /// Drop reasons with a name on which the profiles agree, by code.
+    #[serde(default)]
+    pub drop_reasons: Vec<ReasonNameView>,
+}
+
+/// The name of a drop reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ReasonName"))]
+pub struct ReasonNameView {
+    /// Code of the device.
+    pub code: u8,
+    /// Name of the reason.
+    pub name: String,
 }
 
 /// Names of a node.
@@ -67,13 +81,22 @@ impl NamesView {
         });
         let mut view = Self {
             nodes: nodes.collect(),
-            hosts: Vec::new(),
+            ..Self::default()
         };
         let hosts = inventory
             .hosts()
             .flat_map(|host| host.addresses.iter().map(|ip| (*ip, host.name.clone())));
         view.add_hosts(hosts, "file");
         view
+    }
+
+    /// Returns the view with these names of drop reasons.
+    pub fn with_drop_reasons(mut self, reasons: ReasonNames) -> Self {
+        let reasons = reasons.into_iter();
+        self.drop_reasons = reasons
+            .map(|(code, name)| ReasonNameView { code, name })
+            .collect();
+        self
     }
 
     /// Adds names of hosts. An address that already has a name keeps it.
@@ -111,6 +134,7 @@ pub struct Names {
     nodes: BTreeMap<u32, String>,
     interfaces: BTreeMap<(u32, u32), String>,
     hosts: BTreeMap<IpAddr, String>,
+    drop_reasons: ReasonNames,
 }
 
 impl From<NamesView> for Names {
@@ -128,6 +152,8 @@ impl From<NamesView> for Names {
                 .map(|one| ((node, one.interface), one.name));
             names.interfaces.extend(interfaces);
         }
+        let reasons = view.drop_reasons.into_iter();
+        names.drop_reasons = reasons.map(|reason| (reason.code, reason.name)).collect();
         let hosts = view.hosts.into_iter();
         names
             .hosts
@@ -146,6 +172,23 @@ impl Names {
     pub fn interface(&self, node: Option<u32>, interface: u32) -> String {
         let named = node.and_then(|node| self.interfaces.get(&(node, interface)));
         named.cloned().unwrap_or_else(|| interface.to_string())
+    }
+
+    /// Returns a drop reason's name, or its code.
+    pub fn drop_reason(&self, code: u8) -> String {
+        let named = self.drop_reasons.get(&code);
+        named.cloned().unwrap_or_else(|| code.to_string())
+    }
+
+    /// Returns the names of drop reasons by code.
+    pub fn drop_reasons(&self) -> &ReasonNames {
+        &self.drop_reasons
+    }
+
+    /// Returns the id of the node with this name, or `None` if there is none.
+    pub fn node_id(&self, name: &str) -> Option<u32> {
+        let mut nodes = self.nodes.iter();
+        nodes.find_map(|(id, known)| (known == name).then_some(*id))
     }
 
     /// Returns a host's name, or its address.
@@ -216,6 +259,7 @@ mod tests {
                 host("10.0.0.2", "db2.example.org", "dns"),
                 host("fd00::1", "h1", "file"),
             ],
+            drop_reasons: Vec::new(),
         };
         assert_eq!(view, expected);
     }
@@ -225,7 +269,8 @@ mod tests {
         let view: NamesView = serde_json::from_value(serde_json::json!({
             "nodes": [{"node": 11, "name": "leaf1", "interfaces": [{"interface": 2, "name": "Ethernet4"}]},
                       {"node": 12, "name": null, "interfaces": []}],
-            "hosts": [{"address": "10.0.0.1", "name": "h1"}, {"address": "fd00::1", "name": "h1"}]}))
+            "hosts": [{"address": "10.0.0.1", "name": "h1"}, {"address": "fd00::1", "name": "h1"}],
+            "drop_reasons": [{"code": 128, "name": "link_down"}]}))
         .unwrap();
         let names = Names::from(view);
         assert_eq!(names.path(&[Some(11), Some(12), None]), "leaf1>12>?");
@@ -237,5 +282,7 @@ mod tests {
         assert_eq!(names.host("::ffff:10.0.0.1"), "h1");
         assert_eq!(names.hosts("10.0.0.9", "fd00::1").as_deref(), Some("10.0.0.9>h1"));
         assert_eq!(names.hosts("10.0.0.9", "10.0.0.8"), None);
+        assert_eq!([128, 71].map(|code| names.drop_reason(code)), ["link_down", "71"]);
+        assert_eq!([names.node_id("leaf1"), names.node_id("12")], [Some(11), None]);
     }
 }

@@ -82,7 +82,7 @@ operations! {
     get "/api/v1/flows/{id}/history" [stored::HISTORY] => Json(schema_of::<view::HistoryView>),
         "Latencies and paths of a flow over time.";
     get "/api/v1/paths" [state::PATHS] => Json(schema_of::<view::Paths>), "Paths, most used first.";
-    get "/api/v1/names" => Json(schema_of::<view::NamesView>), "Names of nodes, interfaces and hosts.";
+    get "/api/v1/names" => Json(schema_of::<view::NamesView>), "Names of nodes, interfaces, hosts and drop reasons.";
     get "/api/v1/filter" [filters::FILTER] => Json(schema_of::<view::FilterHelp>),
         "Checks a filter of flows or events; returns completions and fields.";
     get "/api/v1/events" [stored::EVENTS] => Json(schema_of::<view::Events>), "Stored events, newest first.";

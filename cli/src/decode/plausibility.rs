@@ -1,4 +1,5 @@
-//! Checks hop latencies for plausibility with the profile of the node or, if it has none, of the report's source.
+//! Checks hop latencies for plausibility with the profile of the node or, if it has none, of the report's source; and names the
+//! drop reasons of that source.
 
 use collector::Profile;
 use detect::Prefix;
@@ -43,6 +44,14 @@ impl PlausibilityCheck {
 }
 
 impl SourcePlausibility<'_> {
+    /// Formats a drop reason of the source: its name and its code, or the code alone.
+    pub(super) fn drop_reason(&self, code: u8) -> String {
+        match self.profile.drop_reasons.get(&code) {
+            Some(name) => format!("{name} ({code})"),
+            None => code.to_string(),
+        }
+    }
+
     /// Returns the hop latency in ns if it is implausible, otherwise `None`.
     pub(super) fn implausible(&self, hop: &Hop) -> Option<u64> {
         let node_profile = self.nodes.iter().find(|(node, _)| hop.node_id == Some(*node));

@@ -41,6 +41,7 @@ pub(super) fn report(
         out.push_str(&format!("  flow id {flow_id:#010x}\n"));
     }
     if let Some(reason) = report.drop_reason {
+        let reason = plausibility.drop_reason(reason);
         out.push_str(&format!("  dropped, reason {reason}\n"));
     }
     if let Some(gap) = report.gap {

@@ -9,8 +9,9 @@ use terminal::{CliError, units};
 
 /// Get the count of a key from a key-increment store of collector memory
 ///
-/// If each report added to at least --copies counters, the estimate is never too small; the command also prints the bound of its error.
-/// The memory does not show how many counters reports use: a larger number here gives too small a count.
+/// If each report added to at least --copies counters, the estimate is never too small; the command also prints the range in
+/// which the true count is, with its probability. The memory does not show how many counters each report adds to: if --copies is larger
+/// than that, the count is too small.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise count bytes 10.0.0.1               the key is the address
@@ -65,17 +66,27 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
             )?
         }
     };
-    print(&answer, args.json, |answer| {
-        format!(
-            "{}  (of reports with {}: too large by at most {} with a probability of {:.1} %)\n",
-            units::count(answer.estimate),
-            match args.copies {
-                4 => "4 copies".to_owned(),
-                copies => format!("{copies} to 4 copies"),
-            },
-            units::count(answer.error.ceil() as u64),
-            answer.confidence * 100.0
-        )
-    })?;
+    print(&answer, args.json, |answer| text(answer, args.copies))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Formats an estimate with the range of the true count: reports of other keys can only make it too large.
+fn text(answer: &CountAnswer, copies: u8) -> String {
+    let estimate = answer.estimate;
+    let lowest = estimate.saturating_sub(answer.error.ceil() as u64);
+    let counters = match copies {
+        1 => "at least 1 counter",
+        2 => "at least 2 counters",
+        3 => "at least 3 counters",
+        _ => "4 counters",
+    };
+    let range = match lowest < estimate {
+        true => format!("{} to {}", units::count(lowest), units::count(estimate)),
+        false => format!("exactly {}", units::count(estimate)),
+    };
+    format!(
+        "{}  (true count: {range}, with {:.1} % probability, if each report adds to {counters})\n",
+        units::count(estimate),
+        answer.confidence * 100.0
+    )
 }

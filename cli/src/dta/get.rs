@@ -9,6 +9,7 @@ use dta::key::Key;
 use dta::source::{Answer, KeyQuery};
 use net::client::escape;
 use terminal::CliError;
+use view::Names;
 
 /// Get the data or path of a key from a store of collector memory
 ///
@@ -70,7 +71,9 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         }
         None => query_answer(&args)?,
     };
-    print(&answer, args.json, |answer| text(answer, args.copies))?;
+    print(&answer, args.json, |answer| {
+        text(answer, args.copies, &args.source.names())
+    })?;
     Ok(if matches!(answer.answer.as_str(), "found" | "unproven") {
         ExitCode::SUCCESS
     } else {
@@ -100,9 +103,9 @@ fn query_answer(args: &Args) -> Result<Answer, CliError> {
     )
 }
 
-fn text(answer: &Answer, copies: Option<u8>) -> String {
+fn text(answer: &Answer, copies: Option<u8>, names: &Names) -> String {
     let value = match (&answer.fields, &answer.path, &answer.data) {
-        (Some(fields), ..) => fields_text(fields),
+        (Some(fields), ..) => fields_text(fields, names),
         (None, Some(path), _) => {
             let hops = path.iter().enumerate().map(|(index, hop)| match hop {
                 Some(value) => format!("hop {}: {value}", index + 1),

@@ -3,9 +3,10 @@
 use std::{process::ExitCode, thread, time::Duration};
 
 use super::{Source, fields_text, url_query};
-use crate::remote::fetch;
+use crate::remote::{self, fetch};
 use dta::source::{DtaSource, Entry, TailAnswer};
 use terminal::{CliError, text::json_line};
+use view::Names;
 
 /// Maximum number of entries of one read with `--follow`.
 const MAX_ENTRIES: u32 = 10_000;
@@ -61,8 +62,12 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
             )
         }
     };
+    let names = match &source {
+        TailSource::Client(client) if !args.json => remote::names(client),
+        _ => Names::default(),
+    };
     let mut answer = fetch_tail(&source, args.list, args.from, args.limit)?;
-    print_entries(&answer, args.json)?;
+    print_entries(&answer, args.json, &names)?;
     if answer.entries.is_empty() && !args.follow {
         terminal::note(format_args!(
             "{}; --follow waits for entries",
@@ -74,7 +79,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         loop {
             thread::sleep(POLL_INTERVAL);
             answer = fetch_tail(&source, args.list, Some(answer.next), MAX_ENTRIES)?;
-            print_entries(&answer, args.json)?;
+            print_entries(&answer, args.json, &names)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -108,7 +113,7 @@ fn fetch_tail(source: &TailSource, list: u32, from: Option<u32>, limit: u32) -> 
     }
 }
 
-fn print_entries(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
+fn print_entries(answer: &TailAnswer, json: bool, names: &Names) -> Result<(), CliError> {
     for (lost, reason) in [
         (answer.overwritten, "overwritten before they were read"),
         (answer.missing, "never arrived"),
@@ -121,16 +126,16 @@ fn print_entries(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
     for entry in &answer.entries {
         match json {
             true => out.push_str(&json_line(entry)?),
-            false => out.push_str(&line(entry)),
+            false => out.push_str(&line(entry, names)),
         }
     }
     terminal::print(&out)
 }
 
-fn line(entry: &Entry) -> String {
-    let text = entry
-        .fields
-        .as_ref()
-        .map_or_else(|| format!("0x{}", entry.data), fields_text);
+fn line(entry: &Entry, names: &Names) -> String {
+    let text = match &entry.fields {
+        Some(fields) => fields_text(fields, names),
+        None => format!("0x{}", entry.data),
+    };
     format!("{}.{}  {text}\n", entry.sequence, entry.index)
 }

@@ -104,7 +104,7 @@ impl Detail {
             ("LATENCY", Right),
             ("", Left),
             ("QUEUE", Right),
-            ("OCCUPANCY", Right),
+            ("OCCUPANCY, DEVICE UNITS", Right),
         ];
         let mut table = Table::new(columns);
         for (i, hop) in self.flow.hops.iter().enumerate() {
@@ -147,9 +147,9 @@ mod tests {
         let expected = "10.0.0.1:1>10.0.0.2:2/6·
 greatest latency 1.50 ms   1,000 reports   1970-01-01 00:00:01 to 1970-01-01 00:00:02 UTC   esc back
 
-HOP  NODE  LATENCY                QUEUE  OCCUPANCY
-  1  1     1.00 us  ████████████      3         64
-  2  ?           -                    -          -
+HOP  NODE  LATENCY                QUEUE  OCCUPANCY, DEVICE UNITS
+  1  1     1.00 us  ████████████      3                       64
+  2  ?           -                    -                        -
 
 paths
   1970-01-01 00:00:01  1>?

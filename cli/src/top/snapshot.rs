@@ -352,7 +352,7 @@ impl Snapshot {
             ("IF", Right),
             ("UTILIZATION", Right),
             ("", Left),
-            ("QUEUE", Right),
+            ("QUEUE, DEVICE UNITS", Right),
         ];
         let mut table = Table::new(
             columns
@@ -497,8 +497,8 @@ LATENCY                REPORTS  FLOW                     PATH
         assert_eq!(
             texts.lines().skip(4).collect::<Vec<_>>(),
             [
-                "LINK   IF  UTILIZATION          QUEUE  NODE LATENCY  FLOWS",
-                "1 > 3   2       50.0 %  ██████     64        900 ns      4"
+                "LINK   IF  UTILIZATION          QUEUE, DEVICE UNITS  NODE LATENCY  FLOWS",
+                "1 > 3   2       50.0 %  ██████                   64        900 ns      4"
             ]
         );
     }

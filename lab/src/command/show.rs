@@ -1,12 +1,13 @@
 //! Output of `hopwise lab`: tables for people, JSON for programs.
 
-use std::process::ExitCode;
+use std::{net::SocketAddr, process::ExitCode};
 
 use serde_json::{Value, json};
 
 use crate::down::{self, RemovalCounts};
 use crate::topology::{Host, Node, Topology, attached_switch};
-use crate::{file::P4Program, remote::Lab, restart::RestartTimes, state, traffic::PairStats, up::CreatedLab};
+use crate::up::{CreatedLab, DEFAULT_API};
+use crate::{file::P4Program, managed, remote::Lab, restart::RestartTimes, state, traffic::PairStats};
 use terminal::{Align, CliError, Table, Terminal, Tone, units};
 
 pub(super) fn line(text: &str) -> Result<(), CliError> {
@@ -23,7 +24,11 @@ fn print_json(value: &Value) -> Result<(), CliError> {
 
 /// Prints the nodes of a new lab, its URL, and commands to try next.
 pub(super) fn print_created(created: &CreatedLab) -> Result<(), CliError> {
-    let CreatedLab { lab, has_web_page } = created;
+    let CreatedLab {
+        lab,
+        has_web_page,
+        address_in_use,
+    } = created;
     let topology = &lab.topology;
     let terminal = Terminal::stdout();
     let sizes = [
@@ -42,8 +47,9 @@ pub(super) fn print_created(created: &CreatedLab) -> Result<(), CliError> {
         "This build has no web page; the API is at"
     };
     let url = terminal.paint(Tone::Strong, &format!("{}/", lab.state.api));
+    out += &format!("\n{pages} {url}\n{}", api_hint(&lab.state.api, *address_in_use));
     out += &format!(
-        "\n{pages} {url}\nConfigurations and logs of all processes: {}/\n\n",
+        "Configurations and logs of all processes: {}/\n\n",
         lab.directory.path().display()
     );
     out += "Try next (as root):\n";
@@ -51,6 +57,19 @@ pub(super) fn print_created(created: &CreatedLab) -> Result<(), CliError> {
         out += &format!("  hopwise lab {command:<46} {remark}\n");
     }
     print(&out)
+}
+
+/// Returns what a user must know if the API is not at the address that commands use by default; otherwise an empty text.
+fn api_hint(url: &str, in_use: Option<SocketAddr>) -> String {
+    let mut out = in_use.map_or(String::new(), |address| {
+        format!("({address} is in use by another program; `hopwise lab up --api ADDRESS FILE` chooses another address.)\n")
+    });
+    if url != format!("http://{}", SocketAddr::from(DEFAULT_API)) {
+        out += &format!(
+            "Add `--api {url}` to `hopwise events`, `path`, `intent` and other commands that query this lab.\n"
+        );
+    }
+    out
 }
 
 fn count_text(count: usize, noun: &str) -> String {
@@ -98,6 +117,11 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
                 "each switch reports its own record; also md, postcard",
             ),
             (true, P4Program::Sf) => ("mode off".to_owned(), "nothing is measured, until `mode sf`"),
+            // An intent does not choose INT 1.0.
+            (false, _) if managed::is_managed(&topology.file) => (
+                "mode sf".to_owned(),
+                "one record per packet; also md, mx, postcard",
+            ),
             (false, _) => (
                 "mode sf".to_owned(),
                 "one record per packet; also md, md10, mx, postcard",
@@ -217,7 +241,7 @@ pub(super) fn print_restarted(
 ) -> Result<(), CliError> {
     let recovery = match recovery {
         Some(time) => format!(
-            "; {} ms later its manager had given it its rules",
+            "; {} ms later the manager had installed its rules",
             time.as_millis()
         ),
         None => String::new(),
@@ -393,4 +417,45 @@ fn stats_table(stats: &[PairStats]) -> String {
         table.row(pair.between.clone().into_iter().chain(counts).chain(times));
     }
     table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SWITCHES: &str = "name = \"t\"\n[collector]\n[[switches]]\nname = \"s1\"\n[[switches]]\nname = \"s2\"\n\
+        [[hosts]]\nname = \"h1\"\naddress = \"10.0.0.1\"\n[[hosts]]\nname = \"h2\"\naddress = \"10.0.0.2\"\n\
+        [[links]]\nbetween = [\"h1\", \"s1\"]\n[[links]]\nbetween = [\"h2\", \"s2\"]\n[[links]]\nbetween = [\"s1\", \"s2\"]\n";
+
+    /// The modes that a new lab suggests.
+    fn suggested(text: &str) -> String {
+        let topology = crate::load::parse_example(text);
+        let steps = next_steps(&topology).into_iter();
+        steps
+            .filter(|(command, _)| command.starts_with("mode"))
+            .map(|(command, remark)| format!("{command}: {remark}"))
+            .collect()
+    }
+
+    #[test]
+    fn only_modes_that_the_lab_accepts_are_suggested() {
+        // Without intents in the file, the manager has one of its own.
+        assert_eq!(
+            suggested(SWITCHES),
+            "mode sf: one record per packet; also md, mx, postcard"
+        );
+        let watched = format!("{SWITCHES}[[watch]]\nmode = \"md\"\n");
+        assert!(suggested(&watched).ends_with("also md, md10, mx, postcard"));
+    }
+
+    #[test]
+    fn commands_for_an_api_at_another_address_are_explained() {
+        assert_eq!(api_hint("http://127.0.0.1:8080", None), "");
+        let hint = api_hint("http://127.0.0.1:39485", Some(DEFAULT_API.into()));
+        assert_eq!(
+            hint,
+            "(127.0.0.1:8080 is in use by another program; `hopwise lab up --api ADDRESS FILE` chooses another address.)\n\
+             Add `--api http://127.0.0.1:39485` to `hopwise events`, `path`, `intent` and other commands that query this lab.\n"
+        );
+    }
 }

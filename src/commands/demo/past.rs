@@ -5,15 +5,17 @@ use std::{path::Path, sync::Arc, thread, time::Duration};
 
 use collector::{Collector, Datagram};
 use dataplane::fabric::{FabricSink, GroundTruth, Reporter};
-use terminal::{CliError, progress::Progress};
+use terminal::{CliError, Terminal, progress::Progress, units};
 
-use super::{network::Network, streams::Streams};
+use super::{MINUTE, network::Network, streams::Streams};
 use cli::store_writer::StoreWriter;
 use collect_role::datagram::octets;
 use config::Settings;
 
 /// Interval between two ticks of the collector in simulated time, ns; the same as in a running collector.
 const TICK: u64 = 20_000_000;
+/// Number of lines about the progress, if standard error is not a terminal.
+const LINES: u64 = 10;
 
 /// Simulates the network for `past` and stores the collector's results. Returns false if Ctrl-C interrupted it.
 pub(super) fn simulate(
@@ -23,6 +25,10 @@ pub(super) fn simulate(
     past: Duration,
 ) -> Result<bool, CliError> {
     let stop = Arc::new(AtomicBool::new(false));
+    let minutes = units::counted(past.as_secs() / 60, "minute");
+    terminal::print(&format!(
+        "Simulating {minutes} of history at full speed; the pages start when it is complete.\n"
+    ))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let runtime = runtime.map_err(|error| CliError::io("cannot listen for Ctrl-C", error, "try again"))?;
     let mut collector = PastCollector::open(settings, dir)?;
@@ -76,8 +82,12 @@ impl PastCollector {
 
     fn run(&mut self, network: &mut Network, past: Duration, stop: &AtomicBool) {
         let start = network.start();
+        let minutes = past.as_secs() / 60;
         let past = past.as_nanos() as u64;
         let mut progress = Progress::new("simulating the past", "datagrams", Some(past));
+        // A log or a pipe gets lines in place of the bar.
+        let writes_lines = !Terminal::stderr().interactive;
+        let mut next_line = past / LINES;
         let mut now = start;
         // Real time passes during the simulation. It continues up to the present, so that the history has no gap. A machine
         // that simulates slower than real time stops after twice the span.
@@ -87,6 +97,11 @@ impl PastCollector {
             self.collector.tick(now, &mut self.store_writer);
             self.store_writer.learn_links(&self.collector, now);
             progress.at(now - start, self.datagrams);
+            if writes_lines && now - start >= next_line {
+                next_line += past / LINES;
+                let done = (now - start) / MINUTE;
+                terminal::note(format_args!("simulated {done} of {minutes} minutes of the past"));
+            }
         }
         self.collector.finish(now, &mut self.store_writer);
         progress.finish();

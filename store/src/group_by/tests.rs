@@ -218,7 +218,7 @@ fn filtered(measure: Measure, by: &[Dimension], text: &str) -> TrafficQuery {
     } else {
         View::Events
     };
-    let condition = Filter::parse(text, view, &|_| None).unwrap();
+    let condition = Filter::parse(text, view, &filter::no_names).unwrap();
     TrafficQuery {
         condition: Some(Arc::new(condition)),
         ..query(measure, by, 10)
@@ -336,7 +336,7 @@ fn a_group_has_a_filter_that_selects_it_alone() {
                     assert_eq!(part, Part::Unknown, "{dimension:?}");
                     continue;
                 };
-                let filter = Filter::parse(&text, View::Flows, &|_| None)
+                let filter = Filter::parse(&text, View::Flows, &filter::no_names)
                     .unwrap_or_else(|fault| panic!("{text}: {fault}"));
                 for (other, path) in &flows {
                     let facts = filter::Facts {
@@ -377,7 +377,7 @@ fn a_group_has_a_filter_that_selects_it_alone() {
         let part = dimension.event_parts(&event, context).remove(0);
         let text = dimension.filter(&part, &labels).unwrap();
         assert_eq!(text, expected);
-        let filter = Filter::parse(&text, View::Events, &|_| None).unwrap();
+        let filter = Filter::parse(&text, View::Events, &filter::no_names).unwrap();
         assert!(filter.matches(&crate::facts::from_group(&event)), "{text}");
     }
     // Queue ids may be unique within a port only.

@@ -170,6 +170,8 @@ export type Alert = {
   flow: Flow | null;
   /** The same for this rule and flow, whenever it comes back: 16 hexadecimal digits. Exports call it `alert`. */
   id: string;
+  /** Time of the flow's latest report, nanoseconds since the Unix epoch; null unless the collector has confirmed that the alert fires. */
+  last_seen: number | null;
   /** The metric in the comparison that last made the rule true. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
   /** The node that has the value. */
@@ -210,6 +212,10 @@ export type Alerts = {
   from: number;
   /** Set if there are more rule events than are read: only those since this time are counted, and older alerts are missing. */
   known_since: number | null;
+  /** Number of firing alerts whose flow has sent no report for `silent_after_s`: they fire because no report has shown the opposite. 0 if the collector has not confirmed the alerts. */
+  silent: number;
+  /** Time without reports after which the flow of an alert counts as silent, seconds. */
+  silent_after_s: number;
   /** End of the span, nanoseconds since the Unix epoch. */
   to: number;
   /** Total number, including those beyond the limit. */
@@ -1660,8 +1666,10 @@ export type MemoryXdp = {
 /** Counts by name, for example drops by reason. */
 export type NamedCounts = Record<string, number>;
 
-/** Names of nodes, interfaces and hosts. */
+/** Names of nodes, interfaces, hosts and drop reasons. */
 export type Names = {
+  /** Drop reasons with a name on which the profiles agree, by code. */
+  drop_reasons: Array<ReasonName>;
   /** Hosts with a name, by address. */
   hosts: Array<HostName>;
   /** Nodes with a name, or with interfaces that have one, by id. */
@@ -1916,6 +1924,14 @@ export type RatesThen = {
   reports: number;
   /** Time, nanoseconds since the Unix epoch. */
   ts: number;
+};
+
+/** The name of a drop reason. */
+export type ReasonName = {
+  /** Code of the device. */
+  code: number;
+  /** Name of the reason. */
+  name: string;
 };
 
 /** The event that caused the recording of reports. */

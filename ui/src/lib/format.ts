@@ -160,6 +160,12 @@ export function metricValue(metric: string | null, value: Maybe): string {
   return count(value);
 }
 
+/** The same with the unit, where a bare number would have none: `67.8 k device units`. */
+export function metricAmount(metric: string | null, value: Maybe): string {
+  const text = metricValue(metric, value);
+  return known(value) && metricUnit(metric) === 'device units' ? `${text} device units` : text;
+}
+
 /** What an error says. */
 export function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
@@ -190,6 +196,28 @@ function endpoint(host: string, port: number | null): string {
 export function flowName(flow: FlowKey): string {
   const [src, dst] = [names.host(flow.src), names.host(flow.dst)];
   return `${endpoint(src, flow.sport)} → ${endpoint(dst, flow.dport)} ${protocol(flow.proto)}`;
+}
+
+/** A flow given as text, such as `10.0.0.1:5000>10.0.0.2:80/17`, in the same way; another text stays as it is. */
+export function flowTextName(text: string): string {
+  const parts = /^(.+)>(.+)\/(\d+)$/.exec(text);
+  if (parts === null) return text;
+  const [src, dst] = [parts[1] ?? '', parts[2] ?? ''].map(readEndpoint);
+  if (!src || !dst) return text;
+  return flowName({
+    src: src.host,
+    sport: src.port,
+    dst: dst.host,
+    dport: dst.port,
+    proto: Number(parts[3]),
+  });
+}
+
+/** `10.0.0.1:80`, `[fd00::1]:80`, or an address alone; null if it is neither. */
+function readEndpoint(text: string): { host: string; port: number | null } | null {
+  const parts = /^(?:\[([\da-f:.]+)\]|(\d+\.\d+\.\d+\.\d+)):(\d+)$/i.exec(text);
+  if (parts !== null) return { host: parts[1] ?? parts[2] ?? '', port: Number(parts[3]) };
+  return /^(?=.*[:.])[\da-f:.]+$/i.test(text) ? { host: text, port: null } : null;
 }
 
 /** Nodes of a path in forwarding order; an unknown one is a query mark. */

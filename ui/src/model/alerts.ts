@@ -1,6 +1,6 @@
 import { dictionary } from '../lib/dictionary';
 import type { Alert, Alerts, Trial } from '../api/types';
-import { dateTime, exact, metricValue, NONE, plural, span } from '../lib/format';
+import { ago, dateTime, exact, metricAmount, metricValue, NONE, plural, span } from '../lib/format';
 import { names } from '../lib/names';
 import type { Sheet } from '../lib/sheet';
 import { metricLabel } from './events';
@@ -36,7 +36,8 @@ export function valueText(alert: Alert): string {
   const { metric, value, threshold } = alert;
   if (value === null) return NONE;
   const sign = threshold === null ? '' : value > threshold ? ' > ' : value < threshold ? ' < ' : ' = ';
-  return `${metricValue(metric, value)}${sign}${threshold === null ? '' : metricValue(metric, threshold)}`;
+  if (threshold === null) return metricAmount(metric, value);
+  return `${metricValue(metric, value)}${sign}${metricAmount(metric, threshold)}`;
 }
 
 export function placeText({ node, queue }: { node: number | null; queue: number | null }): string {
@@ -55,6 +56,20 @@ export function sinceText(alert: Alert, end: number): string {
   if (alert.state === 'firing' && alert.since === null) return 'beginning not stored';
   const seconds = lasted(alert, end);
   return seconds === null ? NONE : span(seconds);
+}
+
+/** The time of the flow's latest report; a rule stays true until a report shows that it is false. */
+export function reportText(alert: Alert, now: number): string {
+  return alert.last_seen === null ? NONE : ago(alert.last_seen, now);
+}
+
+/** How many alerts fire only because no report has shown the opposite; empty: none. */
+export function silentText({ firing, silent, silent_after_s }: Alerts): string {
+  if (silent === 0) return '';
+  const which = silent === firing ? (firing === 1 ? 'Its' : 'All of their') : `${exact(silent)} of their`;
+  const flows = firing === 1 ? 'flow has' : 'flows have';
+  const they = silent === 1 ? 'it fires' : 'they fire';
+  return `${which} ${flows} sent no reports for ${silent_after_s} s or more: ${they} until a report shows that the rule is false, or the flow expires.`;
 }
 
 /** Until when an episode lasted whose end is not stored. `confirmed`: the collector says what is true now. */

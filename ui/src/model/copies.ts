@@ -36,14 +36,19 @@ export function hopwise(
   return ['hopwise', ...command.split(' '), ...words, ...(rest.length === 0 ? [] : ['--', ...rest])];
 }
 
-/** A statement as a command. It reads the files of the store, on the machine of the collector. */
+/** A statement as a command. Without `withApi` it reads the files of the store, on the machine of the collector. */
 export function queryCommand(sql: string, limit?: number): string[] {
   return hopwise('query', { limit }, sql);
 }
 
-/** Whether a command asks the files of the store. */
-export function isQuery(words: readonly string[] | null): boolean {
+/** Whether a command runs a statement. */
+export function isQuery(words: readonly string[] | null): words is readonly string[] {
   return words?.[1] === 'query';
+}
+
+/** The command of a statement for the program at `url`, on any machine. */
+export function withApi(words: readonly string[], url: string): string[] {
+  return [...words.slice(0, 2), `--api=${url}`, ...words.slice(2)];
 }
 
 /** The command as a line; null where there is none. */

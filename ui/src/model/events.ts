@@ -1,7 +1,7 @@
 import { dictionary } from '../lib/dictionary';
 import type { TelemetryEvent } from '../api/types';
-import { metricValue, pathText, plural } from '../lib/format';
-import { names } from '../lib/names';
+import { metricAmount, metricValue, pathText, plural } from '../lib/format';
+import { names, reasonName } from '../lib/names';
 import type { Sheet } from '../lib/sheet';
 
 export const KINDS = [
@@ -87,13 +87,14 @@ function subject(event: TelemetryEvent): string {
 
 function change(event: TelemetryEvent): string {
   const { metric, previous } = event;
-  const value = metricValue(metric, event.value);
+  const value = metricAmount(metric, event.value);
   if (previous === null || event.value === null) return `${subject(event)} is now ${value}`;
   const direction = event.value >= previous ? 'rose' : 'fell';
-  const before = metricValue(metric, previous);
+  const before = metricAmount(metric, previous);
   // Two values can look equal after rounding: then the difference is shown.
   const difference = metricValue(metric, Math.abs(event.value - previous));
-  const course = before === value ? `by ${difference} to ${value}` : `${before} → ${value}`;
+  const course =
+    before === value ? `by ${difference} to ${value}` : `${metricValue(metric, previous)} → ${value}`;
   const limit = event.threshold ? ` (threshold ${metricValue(metric, event.threshold)})` : '';
   return `${subject(event)} ${direction} ${course}${limit}`;
 }
@@ -107,18 +108,19 @@ function first(event: TelemetryEvent): string {
     const basis = basisMark(event.latency_basis ?? null)?.mark;
     return `${path}, ${metricValue('flow_latency', latency)}${basis ? ` (${basis})` : ''}`;
   }
-  const value = event.value === null ? '' : `: ${metricValue(event.metric, event.value)}`;
+  const value = event.value === null ? '' : `: ${metricAmount(event.metric, event.value)}`;
   return `${subject(event)} first seen${value}`;
 }
 
 function dropped(event: TelemetryEvent): string {
-  const reason = event.reason === null ? '' : `: ${reasonText(event.reason, event.reason_name)}`;
+  const reason = event.reason === null ? '' : `: ${reasonOf(event)}`;
   return `packet dropped ${where(event)}`.trimEnd() + reason;
 }
 
-/** A name where the reporter's profile gives one, else the device's code. */
-function reasonText(reason: number, name: string | null | undefined): string {
-  return name ? name.replaceAll('_', ' ') : `reason ${reason}`;
+/** A name where the profiles agree on one, else the device's code. */
+function reasonOf({ reason, reason_name }: TelemetryEvent): string {
+  if (reason_name) return reasonName(reason_name);
+  return reason === null ? '' : names.reason(reason);
 }
 
 function rule(event: TelemetryEvent, became: string): string {
@@ -158,7 +160,7 @@ const SENTENCES = dictionary<(event: TelemetryEvent) => string>({
   expired,
   hop_limit: (event) => stuck(event, 'hop limit reached (E bit)'),
   mtu: (event) => stuck(event, 'packet would exceed the MTU (M bit)'),
-  latest: (event) => `${subject(event)} is ${metricValue(event.metric, event.value)}`,
+  latest: (event) => `${subject(event)} is ${metricAmount(event.metric, event.value)}`,
 });
 
 /** An event as a sentence; the flow, the time and the kind stand beside it. */
@@ -304,6 +306,7 @@ export function eventSheet(events: readonly TelemetryEvent[], cut: string): Shee
     'rule',
     'path',
     'reason',
+    'reason_name',
     'basis',
   ];
   return {
@@ -323,6 +326,7 @@ export function eventSheet(events: readonly TelemetryEvent[], cut: string): Shee
       event.rule,
       event.path.length === 0 ? null : event.path.map((node) => node ?? '?').join('>'),
       event.reason,
+      event.reason_name,
       event.basis,
     ]),
     cut,

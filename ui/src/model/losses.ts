@@ -1,6 +1,6 @@
 import type { Cell, DropsOfPlace, LinkLoss, LossMap } from '../api/types';
 import { dateTime, exact, percent, plural } from '../lib/format';
-import { names } from '../lib/names';
+import { names, reasonName } from '../lib/names';
 import type { Sheet } from '../lib/sheet';
 import { bareLink, edgeId, type MapLink } from './topology';
 
@@ -65,7 +65,8 @@ export function placeText({ node, egress_if, to, queue }: DropsOfPlace): string 
 }
 
 export function reasonText({ reason, reason_name }: DropsOfPlace): string {
-  return reason_name ?? (reason === null ? 'not given' : `code ${reason}`);
+  if (reason_name) return reasonName(reason_name);
+  return reason === null ? 'not given' : `code ${reason}`;
 }
 
 /** The sentence above the tables. */

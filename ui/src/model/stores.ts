@@ -120,12 +120,14 @@ export function answerText(answer: Answer): { good: boolean; text: string } {
   }
 }
 
-/** The estimate with its bound, which holds for reports that added to at least as many counters as were read. */
+/** The estimate with the range of the true count, which holds for reports that added to at least as many counters as were read. */
 export function countText(answer: CountAnswer): string {
-  const { copies } = answer;
-  const reports = copies === MAX_COPIES ? `${copies} copies` : `${copies} to ${MAX_COPIES} copies`;
-  const error = `too large by at most ${count(Math.ceil(answer.error))}`;
-  return `${exact(answer.estimate)} (of reports with ${reports}: ${error} with a probability of ${percent(answer.confidence)}; ${count(answer.total)} in all)`;
+  const { copies, estimate } = answer;
+  const lowest = Math.max(0, estimate - Math.ceil(answer.error));
+  const range = lowest < estimate ? `${exact(lowest)} to ${exact(estimate)}` : `exactly ${exact(estimate)}`;
+  const counters = copies === MAX_COPIES ? `${copies} counters` : `at least ${plural(copies, 'counter')}`;
+  const probability = `with ${percent(answer.confidence)} probability`;
+  return `${exact(estimate)} (true count: ${range}, ${probability}, if each report adds to ${counters}; ${count(answer.total)} in all keys)`;
 }
 
 /** Copies of a counter, at most. */

@@ -1,4 +1,5 @@
 import type { Traffic, TrafficRow } from '../api/types';
+import { flowTextName, protocol } from '../lib/format';
 import { names } from '../lib/names';
 
 /** By what values can be grouped, as people say it. */
@@ -77,6 +78,9 @@ export function measureOf(name: string): Measure {
 export function partName(dimension: string, part: string | null): string {
   if (part === null) return 'unknown';
   const node = (id: string): string => (id === '?' ? id : names.node(Number(id)));
+  if (dimension === 'flow') return flowTextName(part);
+  if (dimension === 'proto' && /^\d+$/.test(part)) return protocol(Number(part));
+  if (dimension === 'reason') return names.reason(Number(part));
   if (dimension === 'src' || dimension === 'dst') return names.host(part);
   if (dimension === 'node') return node(part);
   if (dimension === 'link' || dimension === 'path') return part.split('>').map(node).join(' › ');

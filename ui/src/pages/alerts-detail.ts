@@ -144,6 +144,12 @@ function factsOf(alert: Alert, confirmed: boolean): (readonly [string, string])[
     ['because', reasonText(alert) || null],
     ['since', when(alert.since)],
     [
+      'latest report',
+      alert.last_seen === null
+        ? null
+        : `${when(alert.last_seen)}; the rule stays true until a report shows that it is false, or the flow expires`,
+    ],
+    [
       'ended',
       alert.ended === null
         ? null

@@ -11,6 +11,8 @@ import {
   lasted,
   noneText,
   placeText,
+  reportText,
+  silentText,
   sinceText,
   stateText,
   stateTone,
@@ -173,7 +175,7 @@ function noteText(answer: Alerts): string {
       ? 'No firing alerts.'
       : `${plural(firing, 'alert')} fire${firing === 1 ? 's' : ''}${acknowledgedText(unacknowledged)}.`;
   const doubt = answer.confirmed || firing === 0 ? '' : storedText(session.console);
-  return [head, cutText(answer), doubt].filter((part) => part !== '').join(' ');
+  return [head, silentText(answer), cutText(answer), doubt].filter((part) => part !== '').join(' ');
 }
 
 function acknowledgedText(unacknowledged: number): string {
@@ -241,6 +243,13 @@ function alertTable(
         hint: 'Duration of the latest occurrence',
         cell: (alert) => sinceText(alert, end()),
         file: { value: (alert) => lasted(alert, end()), unit: 's' },
+      },
+      {
+        title: 'Latest report',
+        numeric: true,
+        hint: 'Of the flow: a rule stays true until a report shows that it is false, or the flow expires',
+        cell: (alert) => ({ text: reportText(alert, live.now()), title: bothTimes(alert.last_seen) }),
+        file: { value: (alert) => alert.last_seen, time: true },
       },
       {
         title: 'Times',

@@ -1,6 +1,6 @@
 import type { TelemetryEvent } from '../api/types';
 import { code, empty, h } from '../lib/dom';
-import { bothTimes, clock, dateTime, flowName, pathText, utc } from '../lib/format';
+import { bothTimes, clock, dateTime, flowName, metricUnit, pathText, utc } from '../lib/format';
 import { basisMark, kindLabel, sentence, tone } from '../model/events';
 import { names } from '../lib/names';
 import { watchEvent } from '../model/watch';
@@ -97,14 +97,14 @@ function eventDetails(event: TelemetryEvent): HTMLElement {
     ['record', event.id],
     ['metric', event.metric],
     ['flow', event.text],
-    ['node', text(event.node)],
-    ['interface', text(event.interface)],
+    ['node', withId(event.node, (node) => names.node(node))],
+    ['interface', withId(event.interface, (id) => names.interface(event.node, id))],
     ['queue', text(event.queue)],
-    ['value', text(event.value)],
-    ['previous', text(event.previous)],
-    ['threshold', text(event.threshold)],
+    ['value', inUnit(event.metric, event.value)],
+    ['previous', inUnit(event.metric, event.previous)],
+    ['threshold', inUnit(event.metric, event.threshold)],
     ['rule', text(event.rule)],
-    ['reason', text(event.reason)],
+    ['reason', withId(event.reason, (code) => event.reason_name ?? names.reason(code))],
     ['basis', event.basis],
     ['path', event.path?.length ? pathText(event.path) : null],
   ];
@@ -123,6 +123,18 @@ function eventDetails(event: TelemetryEvent): HTMLElement {
     watch && h('a', { href: link('intents', 'new', watch) }, 'watch this'),
   ];
   return h('div', {}, list, h('p', { class: 'links' }, ...links));
+}
+
+/** A name and its number; the number alone where there is no name. */
+function withId(id: number | null, nameOf: (id: number) => string): string | null {
+  if (id === null) return null;
+  const name = nameOf(id);
+  return name.endsWith(String(id)) ? String(id) : `${name} (${id})`;
+}
+
+/** An exact value with its unit. */
+function inUnit(metric: string | null, value: number | null): string | null {
+  return value === null ? null : `${value} ${metricUnit(metric)}`.trim();
 }
 
 function text(value: string | number | null): string | null {

@@ -4,11 +4,11 @@ import { legendEntry, StackedChart } from '../charts/stacked';
 import { apiOption, hands } from '../hands';
 import { h, panel, setText, show } from '../lib/dom';
 import { ago, bothTimes, count, dateTime, duration, exact, flowName, percent } from '../lib/format';
-import { LiveTable } from '../lib/table';
+import { LiveTable, type Column } from '../lib/table';
 import { live } from '../live';
 import { basisMark } from '../model/events';
 import { hopwise, type Asked } from '../model/copies';
-import { isImplausible, latencyText } from '../model/hop';
+import { isImplausible, latencyText, linkLatency } from '../model/hop';
 import { names } from '../lib/names';
 import { WINDOW_SECONDS } from '../model/rates';
 import { pathChanges, sample, stack, type Stack } from '../model/stack';
@@ -27,6 +27,7 @@ export function flowView(name: string) {
   const head = header();
   const path = pathStrip();
   const hops = hopTable();
+  const sum = h('p', { class: 'table-note' });
   const chart = new StackedChart(() => live.now(), 260);
   const legend = h('span', { class: 'legend' });
   const nothing = h(
@@ -78,6 +79,7 @@ export function flowView(name: string) {
         }),
       },
       hops.element,
+      sum,
     ),
   );
   return {
@@ -88,6 +90,7 @@ export function flowView(name: string) {
       // Postcards carry hops without their order, so no path is drawn.
       path.update(flow.path.length > 0 ? flow.hops : []);
       hops.update(flow.hops);
+      setText(sum, sumText(flow));
       drawing.add(flow);
     },
     history: (answer: FlowHistory) => drawing.history(answer),
@@ -212,7 +215,7 @@ function header() {
       order.title = flow.incomplete
         ? 'Nodes may be missing: only packets whose hop limit, MTU or room of an IOAM trace was exhausted, or a node that reported its queue, have shown the path'
         : (path?.hint ?? '');
-      setText(facts, `${truncation(flow)}${count(flow.reports)} reports · ${seenText(flow, now)}`);
+      setText(facts, `${sharesText(flow)}${truncation(flow)}${seenText(flow, now)}`);
       facts.title = `${exact(flow.reports)} reports, from ${bothTimes(flow.first_seen)} to ${bothTimes(flow.last_seen)}`;
       links.href = link('events', '', { filter: flow.text });
       onMap.href = link('topology', '', { flow: times.isLive() ? flow.id : flow.text });
@@ -222,15 +225,34 @@ function header() {
   };
 }
 
+/** What the latency consists of. Of another time, the values are of different packets. */
+function sharesText(flow: FlowDetail): string {
+  const links = times.isLive() ? linkLatency(flow) : null;
+  if (links === null || flow.flow_latency === null) return '';
+  return `nodes ${duration(flow.flow_latency - links)} + links ${duration(links)} · `;
+}
+
+/** Why the hops do not add up to the latency of the flow. */
+function sumText(flow: FlowDetail): string {
+  if (flow.flow_latency === null || flow.hops.length === 0) return '';
+  if (!times.isLive())
+    return 'Each hop has its last value before the end of this time, the flow its greatest one: they are of different packets and need not add up.';
+  const links = linkLatency(flow);
+  return links === null
+    ? ''
+    : `The hops add up to ${duration(flow.flow_latency - links)}. The rest of the flow’s ${duration(flow.flow_latency)}, ${duration(links)}, is time on links.`;
+}
+
 /** In another time than now, what counts is the range of its latencies. */
 function seenText(flow: FlowDetail, now: number): string {
   const { latencies } = flow;
+  const reports = `${count(flow.reports)} reports`;
   if (times.isLive())
-    return `first seen ${ago(flow.first_seen, now)} · last seen ${ago(flow.last_seen, now)}`;
+    return `${reports} since first seen, ${ago(flow.first_seen, now)} · last seen ${ago(flow.last_seen, now)}`;
   const all = latencies
     ? `latency ${duration(latencies.min)} to ${duration(latencies.max)}, mean ${duration(latencies.mean)} · `
     : '';
-  return `${all}${dateTime(flow.first_seen).slice(11, 16)} to ${dateTime(flow.last_seen).slice(11, 16)}`;
+  return `${reports} in this time · ${all}${dateTime(flow.first_seen).slice(11, 16)} to ${dateTime(flow.last_seen).slice(11, 16)}`;
 }
 
 /** Not every hop of the path is stored. */
@@ -292,75 +314,9 @@ function hopTable() {
     label: 'Hops, in forwarding order',
     empty: 'The latest report named no hop.',
     columns: [
-      { title: '#', numeric: true, cell: (row) => String(row.index + 1) },
-      {
-        title: 'Node',
-        cell: (row) =>
-          row.node === null ? '?' : { text: names.node(row.node), href: link('topology', String(row.node)) },
-      },
-      {
-        title: 'In',
-        hint: 'Ingress interface',
-        numeric: true,
-        cell: (row) => port(row, row.ingress_if) || '–',
-      },
-      {
-        title: 'Out',
-        hint: 'Egress interface',
-        numeric: true,
-        cell: (row) => port(row, row.egress_if) || '–',
-      },
-      { title: 'Queue', numeric: true, cell: (row) => number(row.queue) },
-      {
-        title: 'Hop latency',
-        class: 'grow',
-        numeric: true,
-        file: { value: (row) => (isImplausible(row) ? null : row.hop_latency), unit: 'ns' },
-        cell: (row) =>
-          isImplausible(row)
-            ? {
-                text: latencyText(row),
-                class: 'muted',
-                title: IMPLAUSIBLE,
-              }
-            : { text: latencyText(row), bar: row.share },
-      },
-      {
-        title: 'Share',
-        numeric: true,
-        file: { value: (row) => row.share, unit: 'fraction' },
-        cell: (row) => (row.hop_latency === null ? '–' : percent(row.share)),
-      },
-      {
-        title: 'Queue occupancy',
-        hint: 'When the latest packet of this flow passed',
-        numeric: true,
-        file: { value: (row) => row.queue_occupancy, unit: 'device units' },
-        cell: (row) => count(row.queue_occupancy),
-      },
-      {
-        title: 'Link',
-        hint: 'Utilization of the egress link when the latest packet of this flow passed',
-        numeric: true,
-        file: { value: (row) => row.link_utilization, unit: 'fraction' },
-        cell: (row) => percent(row.link_utilization),
-      },
-      {
-        title: 'Queue now',
-        hint: 'Latest occupancy of the queue, from a packet of any flow, and its age',
-        numeric: true,
-        class: 'muted',
-        file: { value: (row) => row.latest_queue_occupancy, unit: 'device units' },
-        cell: (row) => aged(count(row.latest_queue_occupancy), row.latest_queue_age_s),
-      },
-      {
-        title: 'Link now',
-        hint: 'Latest utilization of the egress link, from a packet of any flow, and its age',
-        numeric: true,
-        class: 'muted',
-        file: { value: (row) => row.latest_link_utilization, unit: 'fraction' },
-        cell: (row) => aged(percent(row.latest_link_utilization), row.latest_link_age_s),
-      },
+      ...hopColumns(),
+      // Nothing of another time is from now.
+      ...(times.isLive() ? nowColumns() : []),
     ],
   });
   return {
@@ -373,6 +329,92 @@ function hopTable() {
       );
     },
   };
+}
+
+function hopColumns(): Column<Row>[] {
+  return [
+    { title: '#', numeric: true, cell: (row) => String(row.index + 1) },
+    {
+      title: 'Node',
+      cell: (row) =>
+        row.node === null ? '?' : { text: names.node(row.node), href: link('topology', String(row.node)) },
+    },
+    {
+      title: 'In',
+      hint: 'Ingress interface',
+      numeric: true,
+      cell: (row) => port(row, row.ingress_if) || '–',
+    },
+    {
+      title: 'Out',
+      hint: 'Egress interface',
+      numeric: true,
+      cell: (row) => port(row, row.egress_if) || '–',
+    },
+    { title: 'Queue', hint: 'Id of the queue', numeric: true, cell: (row) => number(row.queue) },
+    {
+      title: 'Hop latency',
+      class: 'grow',
+      numeric: true,
+      file: { value: (row) => (isImplausible(row) ? null : row.hop_latency), unit: 'ns' },
+      cell: (row) =>
+        isImplausible(row)
+          ? {
+              text: latencyText(row),
+              class: 'muted',
+              title: IMPLAUSIBLE,
+            }
+          : { text: latencyText(row), bar: row.share },
+    },
+    {
+      title: 'Share',
+      hint: 'Of the sum of all hop latencies, without links',
+      numeric: true,
+      file: { value: (row) => row.share, unit: 'fraction' },
+      cell: (row) => (row.hop_latency === null ? '–' : percent(row.share)),
+    },
+    {
+      title: 'Occupancy',
+      hint: 'Of the queue, in device units, when the latest packet of this flow passed',
+      numeric: true,
+      file: { value: (row) => row.queue_occupancy, unit: 'device units' },
+      cell: (row) => inUnits(row.queue_occupancy),
+    },
+    {
+      title: 'Link',
+      hint: 'Utilization of the egress link when the latest packet of this flow passed',
+      numeric: true,
+      file: { value: (row) => row.link_utilization, unit: 'fraction' },
+      cell: (row) => percent(row.link_utilization),
+    },
+  ];
+}
+
+/** What other flows have reported since, of the queue and of the link. */
+function nowColumns(): Column<Row>[] {
+  return [
+    {
+      title: 'Queue now',
+      hint: 'Latest occupancy of the queue, in device units, from a packet of any flow, and its age',
+      numeric: true,
+      class: 'muted',
+      file: { value: (row) => row.latest_queue_occupancy, unit: 'device units' },
+      cell: (row) => aged(inUnits(row.latest_queue_occupancy), row.latest_queue_age_s),
+    },
+    {
+      title: 'Link now',
+      hint: 'Latest utilization of the egress link, from a packet of any flow, and its age',
+      numeric: true,
+      class: 'muted',
+      file: { value: (row) => row.latest_link_utilization, unit: 'fraction' },
+      cell: (row) => aged(percent(row.latest_link_utilization), row.latest_link_age_s),
+    },
+  ];
+}
+
+/** A queue's occupancy; its unit is that of the device. */
+function inUnits(value: number | null): string {
+  return value === null ? '–' : `${count(value)} units`;
 }
 
 function aged(value: string, seconds: number | null): string {

@@ -92,7 +92,9 @@ function follow(name: string, box: HTMLElement, expired: () => boolean): Followe
       view.update(flow);
     },
     failed(error) {
-      if (error instanceof ApiError && error.status === 404 && !expired())
+      if (error instanceof ApiError && error.status === 400)
+        box.replaceChildren(unknown(name, error.message));
+      else if (error instanceof ApiError && error.status === 404 && !expired())
         box.replaceChildren(times.isLive() ? gone(name) : absent(name));
       else if (session.console) box.replaceChildren(empty('No answer', reasonOf(error)));
     },
@@ -130,6 +132,11 @@ function noFlow(): HTMLElement {
       'Select a flow from the list to see its path, its hops and the latency of each.',
     ),
   );
+}
+
+/** The address is neither an id nor the text of a flow. */
+function unknown(name: string, message: string): HTMLElement {
+  return panel('Flow', {}, empty(`There is no flow “${name}”`, `${message}. Select a flow from the list.`));
 }
 
 function gone(name: string): HTMLElement {

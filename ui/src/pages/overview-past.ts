@@ -13,7 +13,7 @@ import { eventRatesSql, heatSql, kindsSql, queryCommand, slowestFlowsSql, type A
 import * as ofFleet from '../model/fleet-sql';
 import type { Fleet } from '../model/fleet-sql';
 import { link, type Page } from '../router';
-import { partText } from '../model/range';
+import { partText, rangeText } from '../model/range';
 import { session } from '../session';
 import { times } from '../times';
 import { flowTable } from './overview-tables';
@@ -89,7 +89,8 @@ export function overviewPastPage(): Page {
       events.update([columns.times, columns.events]);
       setText(reportsSum, `${count(columns.totals.reports)} reports`);
       setText(eventsSum, `${count(columns.totals.events)} events`);
-      for (const mean of means) setText(mean, ` rate: mean of ${span(activity.column / 1e9)}`);
+      const which = times.isPast() ? 'in this time' : `in ${rangeText(times.range, times.now())}`;
+      for (const mean of means) setText(mean, ` ${which} · means of ${span(activity.column / 1e9)}`);
       setText(lost, lostText(columns.totals.lost));
       lost.classList.toggle('bad', columns.totals.lost > 0);
       kinds.update(Object.entries(activity.kinds).sort(([, a], [, b]) => b - a));
@@ -103,8 +104,8 @@ export function overviewPastPage(): Page {
   ];
   const ofCollector = 'The loss budget, inputs and tables are on the pages of each collector.';
   const counted = [
-    'The loss budget, inputs and tables count since the start of the program: they are shown with ',
-    h('em', {}, 'now'),
+    'The loss budget, inputs and tables count since the start of the program: they are on the live page, ',
+    h('em', {}, '15 min'),
     '.',
   ];
   const note = h('p', { class: 'table-note' }, ...(session.console ? [ofCollector] : counted));

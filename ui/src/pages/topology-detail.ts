@@ -4,7 +4,7 @@ import type { Flow, Heat, Node, Rollup } from '../api/types';
 import { LineChart } from '../charts/line';
 import { hands } from '../hands';
 import { empty, h, setText } from '../lib/dom';
-import { ago, count, duration, exact, flowName, pathText, percent } from '../lib/format';
+import { ago, count, duration, exact, metricAmount, flowName, pathText, percent } from '../lib/format';
 import { live } from '../live';
 import { queryCommand, rollupsSql, type Asked } from '../model/copies';
 import { WINDOW_SECONDS, worstByNode } from '../model/rates';
@@ -181,7 +181,9 @@ function nodeFacts(node: Node): Fact[] {
           ['last second', `p50 ${duration(spread.p50)}, p99 ${duration(spread.p99)}`],
           ['', `min ${duration(spread.min)}, max ${duration(spread.max)}`],
         ]
-      : [['hop latency', 'not reported']];
+      : spread && spread.max !== null
+        ? [['hop latency', `min ${duration(spread.min)}, max ${duration(spread.max)}`]]
+        : [['hop latency', 'not reported']];
   const queues = node.queues.map(({ queue, interface: port, occupancy, max, unit }): Fact => {
     const of = port === null ? '' : `interface ${names.interface(node.node, port)} `;
     return [
@@ -209,16 +211,20 @@ function describeLink(graph: Graph, from: number, to: number): Description | nul
   if (!edge) return null;
   const { link: found } = edge;
   const facts: Fact[] = [
-    ['interfaces', `${found.egress_if ?? '?'} → ${found.ingress_if ?? '?'}`],
+    ['interfaces', `${interfaceName(from, found.egress_if)} → ${interfaceName(to, found.ingress_if)}`],
     ['utilization', percent(found.utilization)],
-    ['queue', count(found.queue_occupancy)],
-    ['hop latency', `${duration(found.hop_latency)} at ${from}`],
+    ['queue', metricAmount('queue_occupancy', found.queue_occupancy)],
+    ['hop latency', `${duration(found.hop_latency)} at ${names.node(from)}`],
     ['flows', exact(found.flows)],
     ['last seen', ago(found.last_seen, live.now())],
   ];
   const back = graph.edges.some(({ id }) => id === edgeId(to, from));
-  const title = `Link ${from} → ${to}${back ? '' : ' (one way)'}`;
+  const title = `Link ${names.node(from)} → ${names.node(to)}${back ? '' : ' (one way)'}`;
   return { title, facts, links: [watchThis('watch this link', watchLink(from, to))] };
+}
+
+function interfaceName(node: number, id: number | null): string {
+  return id === null ? '?' : names.interface(node, id);
 }
 
 function watchThis(text: string, query: Record<string, string>): HTMLElement {
@@ -246,7 +252,7 @@ function nodeChart(node: number, box: HTMLElement): { node: number; stop(): void
         ]
       : [{ label: 'greatest', colour: 'series-2' }],
     {
-      label: `Hop latency of node ${node}`,
+      label: `Hop latency of node ${names.node(node)}`,
       format: duration,
       unit: 'ns',
       unitInFormat: true,
