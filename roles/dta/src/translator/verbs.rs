@@ -1,8 +1,9 @@
 //! Implements [`Transport`] on an RDMA device ([`nic::verbs`]), with one unreliable and one reliable queue pair per collector.
 //!
 //! The device itself retransmits lost packets on a working connection. When a connection breaks, the requests that it had not
-//! completed are posted to the next one: their data is still in the send slots, and [`Head`] holds their targets. Without a
-//! connection the transport refuses all operations, and the translator buffers reliable ones in local memory.
+//! completed are posted to the next one: their data is still in the send slots, and [`OutstandingRequest`] holds their
+//! targets. Without a connection the transport refuses all operations, and the translator buffers reliable ones in local
+//! memory.
 
 use std::{collections::VecDeque, net::IpAddr};
 
@@ -12,9 +13,9 @@ use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 use wire::roce::Psn;
 
 /// Maximum number of outstanding requests per queue pair.
-const DEPTH: u32 = 1024;
+const QUEUE_DEPTH: u32 = 1024;
 /// Longest request, bytes. Longer writes are split.
-const SLOT: usize = 8192;
+const MAX_REQUEST_LEN: usize = 8192;
 /// Poll interval of completion queues while requests are outstanding, ns.
 const POLL_INTERVAL: u64 = 1_000_000;
 /// PSN of the peer's first packet, which it never sends.
@@ -31,15 +32,15 @@ pub(super) struct Verbs {
 
 /// An outstanding request on a reliable queue pair.
 #[derive(Clone, Copy, Debug)]
-struct Head {
+struct OutstandingRequest {
     region: u16,
     /// True for the last request of its operation.
-    ends: bool,
-    what: Operation,
+    is_last: bool,
+    operation: Operation,
     offset: u64,
     len: u32,
     /// True if the region has been replaced, so that the request must not be posted again.
-    outdated: bool,
+    is_outdated: bool,
 }
 
 /// A request's operation: a write, with its immediate, or a fetch-and-add of a delta.
@@ -57,24 +58,30 @@ struct Target {
     offset: u64,
 }
 
+/// A remote address and its R_Key.
+struct RemoteTarget {
+    address: u64,
+    rkey: u32,
+}
+
 #[derive(Debug)]
 struct VerbsLink {
-    offered: Option<Pairs>,
-    pairs: Option<Pairs>,
+    offered: Option<QueuePairs>,
+    pairs: Option<QueuePairs>,
     regions: Vec<RemoteRegion>,
     /// Outstanding requests on the reliable queue pair, in posting order.
-    heads: VecDeque<Head>,
+    outstanding: VecDeque<OutstandingRequest>,
     state: State,
     event: Option<Cause>,
     stats: Stats,
 }
 
 #[derive(Debug)]
-struct Pairs {
+struct QueuePairs {
     unreliable: Sender,
     reliable: Sender,
     /// First PSNs of the unreliable and the reliable queue pair.
-    psn: [u32; 2],
+    first_psns: [u32; 2],
 }
 
 impl Verbs {
@@ -87,7 +94,7 @@ impl Verbs {
             offered: None,
             pairs: None,
             regions: Vec::new(),
-            heads: VecDeque::with_capacity(DEPTH as usize),
+            outstanding: VecDeque::with_capacity(QUEUE_DEPTH as usize),
             state: State::Down,
             event: None,
             stats: Stats::default(),
@@ -118,27 +125,27 @@ impl Verbs {
         if let Some(link) = self.link(collector) {
             link.offered = None;
         }
-        let mut unreliable = self.sender(false)?;
-        let mut reliable = self.sender(true)?;
+        let mut unreliable = self.new_sender(false)?;
+        let mut reliable = self.new_sender(true)?;
         // The next pseudo-random PSNs (an LCG), 24 bits each, which differ from the previous ones.
         self.seed = self.seed.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
-        let psn = [self.seed >> 8, self.seed & 0xff_ffff];
+        let first_psns = [self.seed >> 8, self.seed & 0xff_ffff];
         let numbers = [unreliable.pair().number(), reliable.pair().number()];
         let link = self.link(collector).ok_or("no such collector")?;
-        link.offered = Some(Pairs {
+        link.offered = Some(QueuePairs {
             unreliable,
             reliable,
-            psn,
+            first_psns,
         });
         let [unreliable, reliable] = [0, 1].map(|index| End {
             queue_pair: numbers[index],
-            psn: Psn::new(psn[index]),
+            psn: Psn::new(first_psns[index]),
         });
         Ok(Offer { unreliable, reliable })
     }
 
-    fn sender(&self, reliable: bool) -> Result<Sender, String> {
-        Sender::new(&self.device, reliable, DEPTH, SLOT).map_err(|error| error.to_string())
+    fn new_sender(&self, reliable: bool) -> Result<Sender, String> {
+        Sender::new(&self.device, reliable, QUEUE_DEPTH, MAX_REQUEST_LEN).map_err(|error| error.to_string())
     }
 
     /// Connects the queue pairs of the last offer, which the collector accepted.
@@ -163,7 +170,7 @@ impl Verbs {
             (&mut pairs.unreliable, unreliable),
             (&mut pairs.reliable, reliable),
         ];
-        for ((sender, queue_pair), own_psn) in ends.into_iter().zip(pairs.psn) {
+        for ((sender, queue_pair), own_psn) in ends.into_iter().zip(pairs.first_psns) {
             let peer = Peer {
                 address: to.path.destination,
                 queue_pair,
@@ -204,7 +211,7 @@ impl Verbs {
     pub(super) fn deadline(&self) -> Option<u64> {
         self.links
             .iter()
-            .any(|link| link.state == State::Up && !link.heads.is_empty())
+            .any(|link| link.state == State::Up && !link.outstanding.is_empty())
             .then(|| self.now.saturating_add(POLL_INTERVAL))
     }
 
@@ -221,42 +228,44 @@ impl Verbs {
 
 impl VerbsLink {
     /// Switches to new queue pairs, and first posts the previous pairs' outstanding requests on them.
-    fn take_over(&mut self, mut pairs: Pairs) {
+    fn take_over(&mut self, mut pairs: QueuePairs) {
         self.poll();
-        let before = self.pairs.take();
-        let first = before.as_ref().map_or(0, |pairs| pairs.reliable.counts().1);
-        let heads = self.heads.len();
-        let mut data = vec![0; SLOT];
-        for request in first..first + heads as u64 {
-            let Some(head) = self.heads.pop_front() else { break };
-            let data = &mut data[..head.len as usize];
-            let len = match head.what {
-                Operation::Add(_) => 8,
-                Operation::Write(_) => u64::from(head.len).max(1),
+        let previous = self.pairs.take();
+        let first = previous.as_ref().map_or(0, |pairs| pairs.reliable.counts().1);
+        let count = self.outstanding.len();
+        let mut data = vec![0; MAX_REQUEST_LEN];
+        for number in first..first + count as u64 {
+            let Some(request) = self.outstanding.pop_front() else {
+                break;
             };
-            let place = find(&self.regions, head.region, head.offset, len);
-            let sent = match (head.what, place) {
-                _ if head.outdated => false,
+            let data = &mut data[..request.len as usize];
+            let len = match request.operation {
+                Operation::Add(_) => 8,
+                Operation::Write(_) => u64::from(request.len).max(1),
+            };
+            let target = find_remote(&self.regions, request.region, request.offset, len);
+            let is_posted = match (request.operation, target) {
+                _ if request.is_outdated => false,
                 // The region may lie elsewhere now.
-                (Operation::Add(_), Ok((address, _))) if !address.is_multiple_of(8) => false,
-                (Operation::Add(delta), Ok((address, key))) => {
+                (Operation::Add(_), Ok(RemoteTarget { address, .. })) if !address.is_multiple_of(8) => false,
+                (Operation::Add(delta), Ok(RemoteTarget { address, rkey })) => {
                     self.stats.uncertain_fetch_adds += 1;
-                    pairs.reliable.add(address, key, delta).is_ok()
+                    pairs.reliable.add(address, rkey, delta).is_ok()
                 }
-                (Operation::Write(immediate), Ok((address, key))) => {
+                (Operation::Write(immediate), Ok(RemoteTarget { address, rkey })) => {
                     self.stats.uncertain_immediates += u64::from(immediate.is_some());
-                    before
+                    previous
                         .as_ref()
-                        .is_some_and(|before| before.reliable.pending(request, data))
-                        && pairs.reliable.write(address, key, data, immediate).is_ok()
+                        .is_some_and(|previous| previous.reliable.pending(number, data))
+                        && pairs.reliable.write(address, rkey, data, immediate).is_ok()
                 }
                 (_, Err(_)) => false,
             };
-            if sent {
+            if is_posted {
                 self.stats.frames += 1;
                 self.stats.retransmitted += 1;
-                self.heads.push_back(head);
-            } else if head.ends {
+                self.outstanding.push_back(request);
+            } else if request.is_last {
                 self.stats.given_up[GivenUp::NoPlace as usize] += 1;
                 self.stats.unacknowledged -= 1;
             }
@@ -269,11 +278,15 @@ impl VerbsLink {
     /// Polls the completion queues, and detects a broken queue pair.
     fn poll(&mut self) {
         let Some(pairs) = &mut self.pairs else { return };
-        let before = pairs.reliable.counts().1;
+        let completed = pairs.reliable.counts().1;
         pairs.unreliable.collect();
         pairs.reliable.collect();
-        for _ in before..pairs.reliable.counts().1 {
-            if self.heads.pop_front().is_some_and(|head| head.ends) {
+        for _ in completed..pairs.reliable.counts().1 {
+            if self
+                .outstanding
+                .pop_front()
+                .is_some_and(|request| request.is_last)
+            {
                 self.stats.acknowledged += 1;
                 self.stats.unacknowledged -= 1;
             }
@@ -282,13 +295,14 @@ impl VerbsLink {
             && let Some(status) = pairs.reliable.broken().or(pairs.unreliable.broken())
         {
             tracing::warn!("an RDMA request failed: {}", nic::verbs::status_name(status));
-            let cause = cause(status);
-            (self.state, self.event) = (State::Broken(cause), Some(cause));
+            let cause = broken_cause(status);
+            self.state = State::Broken(cause);
+            self.event = Some(cause);
             self.stats.broken += 1;
         }
     }
 
-    fn refuse(&mut self, refused: Refused) -> Blocked {
+    fn count_refused(&mut self, refused: Refused) -> Blocked {
         self.stats.refused[refused as usize] += 1;
         match refused {
             Refused::Down => Blocked::Broken,
@@ -320,15 +334,15 @@ impl VerbsLink {
         reliable: bool,
     ) -> Result<(), Refused> {
         let Target { region, offset } = target;
-        let (address, key) = find(&self.regions, region, offset, data.len() as u64)?;
-        let up = self.state == State::Up;
-        let pairs = self.pairs.as_mut().filter(|_| up).ok_or(Refused::Down)?;
+        let RemoteTarget { address, rkey } = find_remote(&self.regions, region, offset, data.len() as u64)?;
+        let is_up = self.state == State::Up;
+        let pairs = self.pairs.as_mut().filter(|_| is_up).ok_or(Refused::Down)?;
         let sender = if reliable {
             &mut pairs.reliable
         } else {
             &mut pairs.unreliable
         };
-        let requests = data.len().div_ceil(SLOT).max(1);
+        let requests = data.len().div_ceil(MAX_REQUEST_LEN).max(1);
         if (sender.room() as usize) < requests {
             return Err(if reliable {
                 Refused::RetransmitFull
@@ -337,12 +351,12 @@ impl VerbsLink {
             });
         }
         for request in 0..requests {
-            let start = request * SLOT;
-            let part = &data[start..data.len().min(start + SLOT)];
-            let ends = request + 1 == requests;
-            let immediate = immediate.filter(|_| ends);
+            let start = request * MAX_REQUEST_LEN;
+            let part = &data[start..data.len().min(start + MAX_REQUEST_LEN)];
+            let is_last = request + 1 == requests;
+            let immediate = immediate.filter(|_| is_last);
             if sender
-                .write(address + start as u64, key, part, immediate)
+                .write(address + start as u64, rkey, part, immediate)
                 .is_err()
             {
                 // There was room, so the device itself refused. Earlier requests of this write may already be posted.
@@ -355,15 +369,15 @@ impl VerbsLink {
             self.stats.frames += 1;
             self.stats.bytes += part.len() as u64;
             if reliable {
-                let what = Operation::Write(immediate);
+                let operation = Operation::Write(immediate);
                 let offset = offset + start as u64;
-                self.heads.push_back(Head {
+                self.outstanding.push_back(OutstandingRequest {
                     region,
-                    ends,
-                    what,
+                    is_last,
+                    operation,
                     offset,
                     len: part.len() as u32,
-                    outdated: false,
+                    is_outdated: false,
                 });
             }
         }
@@ -376,23 +390,23 @@ impl VerbsLink {
     /// Posts an atomic fetch-and-add on the reliable queue pair.
     fn fetch_add(&mut self, target: Target, delta: u64) -> Result<(), Refused> {
         let Target { region, offset } = target;
-        let (address, key) = find(&self.regions, region, offset, 8)?;
+        let RemoteTarget { address, rkey } = find_remote(&self.regions, region, offset, 8)?;
         if !address.is_multiple_of(8) {
             return Err(Refused::Misaligned);
         }
-        let up = self.state == State::Up;
-        let pairs = self.pairs.as_mut().filter(|_| up).ok_or(Refused::Down)?;
+        let is_up = self.state == State::Up;
+        let pairs = self.pairs.as_mut().filter(|_| is_up).ok_or(Refused::Down)?;
         // Two: an immediate may follow in a separate request.
-        if pairs.reliable.room() < 2 || pairs.reliable.add(address, key, delta).is_err() {
+        if pairs.reliable.room() < 2 || pairs.reliable.add(address, rkey, delta).is_err() {
             return Err(Refused::RetransmitFull);
         }
-        self.heads.push_back(Head {
+        self.outstanding.push_back(OutstandingRequest {
             region,
-            ends: true,
-            what: Operation::Add(delta),
+            is_last: true,
+            operation: Operation::Add(delta),
             offset,
             len: 0,
-            outdated: false,
+            is_outdated: false,
         });
         self.stats.frames += 1;
         self.stats.reliable += 1;
@@ -410,14 +424,14 @@ impl Transport for Verbs {
             .map_or(0, |link| link.credit(reliable));
         Credit {
             messages,
-            bytes: u64::from(messages) * SLOT as u64,
+            bytes: u64::from(messages) * MAX_REQUEST_LEN as u64,
         }
     }
 
-    fn give_up(&mut self, place: RemoteAddr) {
-        if let Some(link) = self.link(place.collector) {
-            for head in &mut link.heads {
-                head.outdated |= head.region == place.region;
+    fn give_up(&mut self, remote: RemoteAddr) {
+        if let Some(link) = self.link(remote.collector) {
+            for request in &mut link.outstanding {
+                request.is_outdated |= request.region == remote.region;
             }
         }
     }
@@ -428,15 +442,15 @@ impl Transport for Verbs {
 
     fn write(
         &mut self,
-        place: RemoteAddr,
+        remote: RemoteAddr,
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
         reliable: bool,
     ) -> Result<(), Blocked> {
-        let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
+        let link = self.link(remote.collector).ok_or(Blocked::NoRegion)?;
         let target = Target {
-            region: place.region,
+            region: remote.region,
             offset,
         };
         let written = link.write(target, data, immediate, reliable);
@@ -449,34 +463,39 @@ impl Transport for Verbs {
                 }
                 Err(refused)
             })
-            .map_err(|refused| link.refuse(refused))
+            .map_err(|refused| link.count_refused(refused))
     }
 
     fn add(
         &mut self,
-        place: RemoteAddr,
+        remote: RemoteAddr,
         offset: u64,
         delta: u64,
         immediate: Option<u32>,
     ) -> Result<(), Blocked> {
-        let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
+        let link = self.link(remote.collector).ok_or(Blocked::NoRegion)?;
         let target = Target {
-            region: place.region,
+            region: remote.region,
             offset,
         };
         link.fetch_add(target, delta)
-            .map_err(|refused| link.refuse(refused))?;
+            .map_err(|refused| link.count_refused(refused))?;
         if immediate.is_some() {
             // There is room: `fetch_add` checked for two requests.
             link.write(target, &[], immediate, true)
-                .map_err(|refused| link.refuse(refused))?;
+                .map_err(|refused| link.count_refused(refused))?;
         }
         Ok(())
     }
 }
 
 /// Returns the remote address and the R_Key of `len` bytes in a region.
-fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<(u64, u32), Refused> {
+fn find_remote(
+    regions: &[RemoteRegion],
+    region: u16,
+    offset: u64,
+    len: u64,
+) -> Result<RemoteTarget, Refused> {
     let known_region = regions
         .iter()
         .find(|known| known.region == region)
@@ -485,15 +504,21 @@ fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<
     if end > known_region.len {
         return Err(Refused::OutOfRange);
     }
-    Ok((known_region.address + offset, known_region.rkey))
+    Ok(RemoteTarget {
+        address: known_region.address + offset,
+        rkey: known_region.rkey,
+    })
 }
 
 /// Converts a work completion status of libibverbs (`enum ibv_wc_status`).
-fn cause(status: u32) -> Cause {
+fn broken_cause(status: u32) -> Cause {
+    const REMOTE_INVALID_REQUEST: u32 = 9;
+    const REMOTE_ACCESS: u32 = 10;
+    const REMOTE_OPERATIONAL: u32 = 11;
     match status {
-        9 => Cause::InvalidRequest,
-        10 => Cause::RemoteAccess,
-        11 => Cause::RemoteOperational,
+        REMOTE_INVALID_REQUEST => Cause::InvalidRequest,
+        REMOTE_ACCESS => Cause::RemoteAccess,
+        REMOTE_OPERATIONAL => Cause::RemoteOperational,
         _ => Cause::NoResponse,
     }
 }
