@@ -19,7 +19,7 @@ const BATCH: usize = 64;
 /// Maximum number of sequence number streams in interop mode; a power of two.
 const MAX_STREAMS: usize = 8192;
 /// Table entries searched for a stream.
-const PROBES: usize = 8;
+const MAX_PROBES: usize = 8;
 
 /// Receives an aggregator's datagrams.
 pub trait Output {
@@ -100,7 +100,7 @@ impl Aggregator {
                 core.push(postcard, now, out);
             }
         }
-        self.core.work(now, out);
+        self.core.insert_queued(now, out);
     }
 
     /// Slow path: decodes a datagram that is not an [`ExactGroup`].
@@ -183,7 +183,7 @@ impl Aggregator {
 
 /// A postcard in the current batch, with the key and bucket of its register.
 #[derive(Clone, Copy, Debug)]
-struct Item {
+struct QueuedPostcard {
     postcard: Postcard,
     key: u64,
     bucket: u32,
@@ -195,7 +195,7 @@ struct Core {
     config: Config,
     table: Table,
     stats: Stats,
-    pending: Vec<Item>,
+    pending: Vec<QueuedPostcard>,
     /// Next sequence number per destination.
     sequences: Vec<u32>,
     /// Interop mode: open-addressed table of (key, next sequence number); the key is a node and a destination.
@@ -259,7 +259,7 @@ impl Core {
         ((hash * self.config.destinations as u64) >> 32) as u32
     }
 
-    /// Queues a postcard for [`Core::work`].
+    /// Queues a postcard for [`Core::insert_queued`].
     #[inline(always)]
     fn push(&mut self, postcard: Postcard, now: u64, out: &mut impl Output) {
         if let Some(reason) = self.check(&postcard) {
@@ -267,7 +267,7 @@ impl Core {
         }
         self.stats.postcards += 1;
         let kind = self.config.kind;
-        let low = if kind.flow_scope() {
+        let flow_or_destination = if kind.flow_scope() {
             postcard.flow
         } else {
             self.destination(&postcard)
@@ -276,25 +276,25 @@ impl Core {
             u64::from(postcard.node) << 32
         } else {
             0
-        } | u64::from(low);
+        } | u64::from(flow_or_destination);
         let bucket = if kind.node_scope() {
             self.table.bucket(key)
         } else {
-            low
+            flow_or_destination
         };
         self.table.prefetch_keys(bucket);
-        self.pending.push(Item {
+        self.pending.push(QueuedPostcard {
             postcard,
             key,
             bucket,
         });
         if self.pending.len() == BATCH {
-            self.work(now, out);
+            self.insert_queued(now, out);
         }
     }
 
     /// Puts the queued postcards into their registers.
-    fn work(&mut self, now: u64, out: &mut impl Output) {
+    fn insert_queued(&mut self, now: u64, out: &mut impl Output) {
         let items = std::mem::take(&mut self.pending);
         for item in &items {
             self.table.prefetch(item.bucket, item.key);
@@ -316,7 +316,7 @@ impl Core {
 
     /// Inserts a postcard into its register, and sends the register if it is full.
     #[inline(always)]
-    fn insert(&mut self, item: &Item, now: u64, out: &mut impl Output) {
+    fn insert(&mut self, item: &QueuedPostcard, now: u64, out: &mut impl Output) {
         let slot = match self.table.find(item.bucket, item.key) {
             Some(slot) => slot,
             None => self.claim(item, now, out),
@@ -325,13 +325,13 @@ impl Core {
         let postcard_len = self.config.postcard_len();
         let interop = self.config.interop;
         let register = self.table.register(slot);
-        let before = register.count as usize;
+        let position = register.count as usize;
         register.count += 1;
-        let full = register.count == self.config.r;
+        let is_full = register.count == self.config.r;
         if self.config.kind.is_correlated() {
             self.stats.missing_values += register.add(&item.postcard);
         } else {
-            let record = &mut self.table.bytes(slot)[head + before * postcard_len..][..postcard_len];
+            let record = &mut self.table.bytes(slot)[head + position * postcard_len..][..postcard_len];
             if interop {
                 item.postcard.emit(record);
             } else {
@@ -341,13 +341,13 @@ impl Core {
                 }
             }
         }
-        if full {
+        if is_full {
             self.flush(slot, Cause::Full, out);
         }
     }
 
     /// Allocates a register for a new key, after evicting the oldest one of its bucket if none is free.
-    fn claim(&mut self, item: &Item, now: u64, out: &mut impl Output) -> u32 {
+    fn claim(&mut self, item: &QueuedPostcard, now: u64, out: &mut impl Output) -> u32 {
         let slot = match self.table.slot_for_new(item.bucket) {
             Slot::Free(slot) => slot,
             Slot::Evict(slot) => {
@@ -373,12 +373,12 @@ impl Core {
     fn flush(&mut self, slot: u32, cause: Cause, out: &mut impl Output) {
         let key = self.table.key(slot);
         let node = (key >> 32) as u32;
-        let low = key as u32;
+        let flow_or_destination = key as u32;
         let kind = self.config.kind;
         let destination = match (kind.flow_scope(), self.config.spread) {
-            (false, _) => low,
+            (false, _) => flow_or_destination,
             (true, Spread::Flow) => self.destination(&Postcard {
-                flow: low,
+                flow: flow_or_destination,
                 ..Postcard::NOTHING
             }),
             (true, Spread::Node) => self.destination(&Postcard {
@@ -391,7 +391,7 @@ impl Core {
             self.send_group(slot, node, destination, out)
         } else {
             let node_scope = kind.node_scope().then_some(node);
-            let flow_scope = kind.flow_scope().then_some(low);
+            let flow_scope = kind.flow_scope().then_some(flow_or_destination);
             self.send_aggregate(slot, node_scope, flow_scope, destination, cause, out)
         };
         let sent = &mut self.stats.sent[cause as usize];
@@ -475,7 +475,7 @@ impl Core {
     fn stream_sequence(&mut self, node: u32, destination: u32) -> u32 {
         let key = u64::from(node) << 32 | u64::from(destination);
         let first = wire::flow::crc_32c_of(key) as usize;
-        let mut places = (0..PROBES).map(|probe| (first + probe) & (MAX_STREAMS - 1));
+        let mut places = (0..MAX_PROBES).map(|probe| (first + probe) & (MAX_STREAMS - 1));
         let found = places.find(|at| {
             let other = self.streams[*at].0;
             other == key || other == table::FREE_KEY

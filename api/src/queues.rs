@@ -333,7 +333,7 @@ fn burst_view(
     max_flows: usize,
 ) -> BurstView {
     let passages = local_passages(&records.passages, &records.windows, stamp_ns);
-    let burst = burst::read(passages.clone());
+    let burst = burst::analyse(passages.clone());
     let clock = ClockOffset::new(&burst, &records.passages, &passages);
     let flows = burst.flows.iter().take(max_flows);
     let exported = records.exported.as_ref();
@@ -374,7 +374,7 @@ fn local_passages(rows: &[PassageRow], windows: &[RecordingWindow], stamp_ns: &[
 }
 
 /// Builds the view of a flow's part in a burst, with the path of its latest report.
-fn flow_view(part: &burst::Part, records: &QueueRecords, clock: &ClockOffset) -> PartView {
+fn flow_view(part: &burst::FlowShare, records: &QueueRecords, clock: &ClockOffset) -> PartView {
     let mut rows = records.passages.iter().rev();
     let latest = rows.find(|row| row.passage.flow == part.flow);
     PartView {

@@ -32,18 +32,18 @@ const BUCKETS_PER_SEARCH: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
     /// There is room at this position.
-    Free(Room),
+    Free(NewEntry),
     /// There is room at this position once the flow in this slot has been removed.
-    Evict(Room, u32),
+    Evict(NewEntry, u32),
     /// The flow gets no entry.
     Refused(Unadmitted),
 }
 
-/// Position of a new flow in the index, and the number of its reports seen, at most two.
+/// Position of a new flow in the index, and the number of reports received of it, at most two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Room {
-    place: IndexPosition,
-    seen: u8,
+pub(crate) struct NewEntry {
+    position: IndexPosition,
+    reports: u8,
 }
 
 /// The order of eviction: earlier variants go first, and within a variant the flow that was silent longest.
@@ -54,56 +54,74 @@ enum Standing {
     Active,
 }
 
-/// A candidate for eviction: (standing, 255 - age, slot, position). The smallest goes first.
-type Candidate = (Standing, u8, u32, IndexPosition);
+/// A candidate for eviction. The smallest in the order of the fields goes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Candidate {
+    standing: Standing,
+    /// 255 minus the seconds since the flow's last report.
+    youth: u8,
+    slot: u32,
+    position: IndexPosition,
+}
 
 /// The policy for new flows; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Newcomers {
-    seen: Fingerprints,
-    /// Clock hand: the bucket at which the next search starts; the second of the latest search; buckets left to search in it.
+    fingerprints: Fingerprints,
+    /// The bucket at which the next search starts: the hand of the CLOCK algorithm.
     hand: usize,
-    second: u32,
-    budget: usize,
+    /// Second of the latest search, and the number of buckets that may still be searched in it.
+    search_second: u32,
+    search_budget: usize,
 }
 
 impl Newcomers {
     pub(crate) fn for_flows(flows: usize) -> Self {
         Self {
-            seen: Fingerprints::for_flows(flows),
+            fingerprints: Fingerprints::for_flows(flows),
             hand: 0,
-            second: 0,
-            budget: 0,
+            search_second: 0,
+            search_budget: 0,
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.seen.sets.len() * size_of::<u128>()
+        self.fingerprints.sets.len() * size_of::<u128>()
     }
 
     /// Finds room for a new flow. If the table is `full`, only an eviction makes room.
     pub(crate) fn admit(&mut self, index: &Index, hash: u64, second: u32, full: bool) -> Admission {
         let free = index.free_way(hash);
-        let again = self.seen.contains(hash);
-        let seen = 1 + u8::from(again);
-        if let Some(place) = free.filter(|_| !full) {
-            return Admission::Free(Room { place, seen });
+        let was_seen = self.fingerprints.contains(hash);
+        let reports = 1 + u8::from(was_seen);
+        if let Some(position) = free.filter(|_| !full) {
+            return Admission::Free(NewEntry { position, reports });
         }
         let neighbour = index
             .neighbours(hash)
             .map(|entry| candidate(&entry, second))
             .min();
         match neighbour {
-            Some((Standing::Probation, _, slot, place)) => Admission::Evict(Room { place, seen }, slot),
-            _ if !again => {
-                self.seen.note(hash);
+            Some(Candidate {
+                standing: Standing::Probation,
+                slot,
+                position,
+                ..
+            }) => Admission::Evict(NewEntry { position, reports }, slot),
+            _ if !was_seen => {
+                self.fingerprints.insert(hash);
                 Admission::Refused(Unadmitted::FirstSight)
             }
-            Some((Standing::Idle, _, slot, place)) => Admission::Evict(Room { place, seen }, slot),
+            Some(Candidate {
+                standing: Standing::Idle,
+                slot,
+                position,
+                ..
+            }) => Admission::Evict(NewEntry { position, reports }, slot),
             _ => free
-                .and_then(|place| {
+                .and_then(|position| {
                     Some(Admission::Evict(
-                        Room { place, seen },
+                        NewEntry { position, reports },
                         self.search(index, second)?,
                     ))
                 })
@@ -114,26 +132,31 @@ impl Newcomers {
     /// Returns a flow that may be replaced, from the next buckets.
     fn search(&mut self, index: &Index, second: u32) -> Option<u32> {
         let buckets = index.buckets();
-        if self.second != second {
-            (self.second, self.budget) = (second, buckets);
+        if self.search_second != second {
+            self.search_second = second;
+            self.search_budget = buckets;
         }
-        for _ in 0..BUCKETS_PER_SEARCH.min(self.budget) {
-            let best = index
+        for _ in 0..BUCKETS_PER_SEARCH.min(self.search_budget) {
+            let candidate = index
                 .entries(self.hand)
                 .map(|entry| candidate(&entry, second))
                 .min();
-            match best {
-                Some((Standing::Probation | Standing::Idle, _, slot, _)) => return Some(slot),
+            match candidate {
+                Some(Candidate {
+                    standing: Standing::Probation | Standing::Idle,
+                    slot,
+                    ..
+                }) => return Some(slot),
                 _ => self.hand = if self.hand + 1 < buckets { self.hand + 1 } else { 0 },
             }
-            self.budget -= 1;
+            self.search_budget -= 1;
         }
         None
     }
 
     /// Adds a flow in `slot` to the index, at the position that [`Newcomers::admit`] found.
-    pub(crate) fn enter(&self, index: &mut Index, room: Room, hash: u64, slot: u32, second: u32) {
-        index.put(room.place, hash, slot, room.seen, second);
+    pub(crate) fn insert(&self, index: &mut Index, new_entry: NewEntry, hash: u64, slot: u32, second: u32) {
+        index.put(new_entry.position, hash, slot, new_entry.reports, second);
     }
 
     /// Removes a flow. A flow on probation leaves a fingerprint, so that its next report counts as its second.
@@ -141,7 +164,7 @@ impl Newcomers {
         if let Some(entry) = index.remove(hash, slot)
             && entry.heat < BUSY
         {
-            self.seen.note(hash);
+            self.fingerprints.insert(hash);
         }
     }
 }
@@ -158,8 +181,14 @@ pub(crate) fn is_established(index: &Index, hash: u64, slot: u32) -> bool {
 
 /// Returns the rank in which the flow in `slot` gives up its memory to another flow, lowest first, or `None` if it does not.
 /// `established`: the other flow is established.
-pub(crate) fn yields(index: &Index, hash: u64, slot: u32, established: bool, second: u32) -> Option<u16> {
-    let (standing, youth, ..) = candidate(&index.get(hash, slot)?, second);
+pub(crate) fn eviction_rank(
+    index: &Index,
+    hash: u64,
+    slot: u32,
+    established: bool,
+    second: u32,
+) -> Option<u16> {
+    let Candidate { standing, youth, .. } = candidate(&index.get(hash, slot)?, second);
     let rank = u16::from(youth);
     match standing {
         Standing::Probation => Some(rank),
@@ -179,7 +208,12 @@ fn candidate(entry: &IndexEntry, second: u32) -> Candidate {
         _ if age >= IDLE_SECONDS => Standing::Idle,
         _ => Standing::Active,
     };
-    (standing, u8::MAX - age, entry.slot, entry.place)
+    Candidate {
+        standing,
+        youth: u8::MAX - age,
+        slot: entry.slot,
+        position: entry.position,
+    }
 }
 
 /// Fingerprints (16 bits) of flows that were seen once and have no entry, in sets of eight; the oldest of a set is replaced.
@@ -194,7 +228,7 @@ impl Fingerprints {
     /// The lowest bit of each 16-bit lane; a product with it copies a fingerprint into all eight lanes.
     const LANES: u128 = u128::MAX / 0xffff;
     /// The highest bit of each lane.
-    const TOPS: u128 = Self::LANES << 15;
+    const LANE_TOPS: u128 = Self::LANES << 15;
 
     fn for_flows(flows: usize) -> Self {
         Self {
@@ -202,22 +236,22 @@ impl Fingerprints {
         }
     }
 
-    fn of(hash: u64) -> u128 {
+    fn fingerprint(hash: u64) -> u128 {
         u128::from(((hash >> 40) as u16).max(1))
     }
 
-    fn at(&self, hash: u64) -> usize {
+    fn set_index(&self, hash: u64) -> usize {
         (hash >> 8) as usize & (self.sets.len() - 1)
     }
 
     fn contains(&self, hash: u64) -> bool {
         // Finds a zero 16-bit lane: a lane equal to the fingerprint becomes zero after the XOR, and borrows in the subtraction.
-        let other = self.sets[self.at(hash)] ^ (Self::of(hash) * Self::LANES);
-        other.wrapping_sub(Self::LANES) & !other & Self::TOPS != 0
+        let other = self.sets[self.set_index(hash)] ^ (Self::fingerprint(hash) * Self::LANES);
+        other.wrapping_sub(Self::LANES) & !other & Self::LANE_TOPS != 0
     }
 
-    fn note(&mut self, hash: u64) {
-        let at = self.at(hash);
-        self.sets[at] = self.sets[at] << 16 | Self::of(hash);
+    fn insert(&mut self, hash: u64) {
+        let index = self.set_index(hash);
+        self.sets[index] = self.sets[index] << 16 | Self::fingerprint(hash);
     }
 }

@@ -20,9 +20,9 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 /// Number of ways of a bucket, which fill one cache line.
 const WAYS: usize = 8;
 /// The value 1 in each 16-bit lane.
-const ONES: u64 = 0x0001_0001_0001_0001;
+const LANE_ONES: u64 = 0x0001_0001_0001_0001;
 /// The highest bit of each 16-bit lane.
-const TOPS: u64 = 0x8000_8000_8000_8000;
+const LANE_TOPS: u64 = 0x8000_8000_8000_8000;
 
 #[derive(Clone, Debug, Default)]
 #[repr(C, align(64))]
@@ -57,11 +57,29 @@ impl IndexPosition {
 /// An entry as the index sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IndexEntry {
-    pub(crate) place: IndexPosition,
+    pub(crate) position: IndexPosition,
     pub(crate) slot: u32,
     /// Heat in the second `second` (modulo 256).
     pub(crate) heat: u8,
     pub(crate) second: u8,
+}
+
+/// A candidate for eviction.
+#[derive(Clone, Copy)]
+struct Candidate {
+    /// Heat at the time of the search.
+    heat: u8,
+    /// 255 minus the seconds since the entry's last use (modulo 256).
+    youth: u8,
+    position: IndexPosition,
+    slot: u32,
+}
+
+impl Candidate {
+    /// Returns true if this entry is evicted rather than `other`: it has less heat or, with equal heat, is older.
+    fn is_before(&self, other: &Self) -> bool {
+        (self.heat, self.youth) < (other.heat, other.youth)
+    }
 }
 
 /// Result of the search for a way for a new entry.
@@ -103,13 +121,13 @@ impl Index {
     /// Prefetches the first bucket of `hash`.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
-        prefetch(&self.buckets[self.first(hash)]);
+        prefetch(&self.buckets[self.first_bucket(hash)]);
     }
 
-    /// Returns the first slot in the first bucket whose tag matches. A guess, for prefetching that slot.
+    /// Returns the first slot in the first bucket whose tag matches, which is probably that of `hash`. For prefetching.
     #[inline]
-    pub(crate) fn guess(&self, hash: u64) -> u32 {
-        let bucket = &self.buckets[self.first(hash)];
+    pub(crate) fn probable_slot(&self, hash: u64) -> u32 {
+        let bucket = &self.buckets[self.first_bucket(hash)];
         bucket
             .slots
             .get(first_match(bucket, tag(hash)))
@@ -121,7 +139,7 @@ impl Index {
     /// it.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64, matches: impl Fn(u32) -> bool) -> u32 {
-        let bucket = &self.buckets[self.first(hash)];
+        let bucket = &self.buckets[self.first_bucket(hash)];
         match bucket.slots.get(first_match(bucket, tag(hash))) {
             // Nearly always the first way with the tag is the right one.
             Some(&slot) if matches(slot) => slot,
@@ -132,17 +150,18 @@ impl Index {
     #[cold]
     #[inline(never)]
     fn find_further(&self, hash: u64, matches: impl Fn(u32) -> bool) -> u32 {
-        self.place(hash, matches).map_or(NO_SLOT, |(_, slot)| slot)
+        self.find_position(hash, matches)
+            .map_or(NO_SLOT, |(_, slot)| slot)
     }
 
     /// Returns position and slot of the entry of `hash` for which `matches` returns true.
-    fn place(&self, hash: u64, matches: impl Fn(u32) -> bool) -> Option<(IndexPosition, u32)> {
-        let first = self.first(hash);
-        for at in [first, self.second(hash, first)] {
-            let bucket = &self.buckets[at];
+    fn find_position(&self, hash: u64, matches: impl Fn(u32) -> bool) -> Option<(IndexPosition, u32)> {
+        let first = self.first_bucket(hash);
+        for bucket_index in [first, self.second_bucket(hash, first)] {
+            let bucket = &self.buckets[bucket_index];
             for way in 0..WAYS {
                 if bucket.tags[way] == tag(hash) && matches(bucket.slots[way]) {
-                    return Some((IndexPosition::new(at, way), bucket.slots[way]));
+                    return Some((IndexPosition::new(bucket_index, way), bucket.slots[way]));
                 }
             }
         }
@@ -151,28 +170,28 @@ impl Index {
 
     /// Records `times` uses of the entry of `hash` in `slot` in `second`.
     pub(crate) fn touch(&mut self, hash: u64, slot: u32, times: u64, second: u32) {
-        if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
-            let bucket = &mut self.buckets[place.bucket as usize];
-            let way = place.way as usize;
+        if let Some((position, _)) = self.find_position(hash, |candidate| candidate == slot) {
+            let bucket = &mut self.buckets[position.bucket as usize];
+            let way = position.way as usize;
             let times = times.min(u64::from(u8::MAX)) as u8;
-            bucket.heat[way] = cooled(bucket, way, second).saturating_add(times);
+            bucket.heat[way] = cooled_heat(bucket, way, second).saturating_add(times);
             bucket.second[way] = second as u8;
         }
     }
 
     /// Records a use of the entry of `hash` in `slot` in `second`, and sets its heat to `heat`.
     pub(crate) fn set_heat(&mut self, hash: u64, slot: u32, heat: u8, second: u32) {
-        if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
-            let bucket = &mut self.buckets[place.bucket as usize];
-            bucket.heat[place.way as usize] = heat;
-            bucket.second[place.way as usize] = second as u8;
+        if let Some((position, _)) = self.find_position(hash, |candidate| candidate == slot) {
+            let bucket = &mut self.buckets[position.bucket as usize];
+            bucket.heat[position.way as usize] = heat;
+            bucket.second[position.way as usize] = second as u8;
         }
     }
 
     /// Returns the entry of `hash` in `slot`.
     pub(crate) fn get(&self, hash: u64, slot: u32) -> Option<IndexEntry> {
-        let (place, _) = self.place(hash, |candidate| candidate == slot)?;
-        Some(self.entry(place.bucket as usize, place.way as usize))
+        let (position, _) = self.find_position(hash, |candidate| candidate == slot)?;
+        Some(self.entry(position.bucket as usize, position.way as usize))
     }
 
     /// Returns the number of buckets.
@@ -190,24 +209,27 @@ impl Index {
 
     /// Returns the entries in both buckets of `hash`.
     pub(crate) fn neighbours(&self, hash: u64) -> impl Iterator<Item = IndexEntry> {
-        let first = self.first(hash);
-        self.entries(first).chain(self.entries(self.second(hash, first)))
+        let first = self.first_bucket(hash);
+        self.entries(first)
+            .chain(self.entries(self.second_bucket(hash, first)))
     }
 
     /// Returns a free way for `hash`.
     pub(crate) fn free_way(&self, hash: u64) -> Option<IndexPosition> {
-        let first = self.first(hash);
-        [first, self.second(hash, first)].into_iter().find_map(|bucket| {
-            let way = self.buckets[bucket].tags.iter().position(|tag| *tag == 0)?;
-            Some(IndexPosition::new(bucket, way))
-        })
+        let first = self.first_bucket(hash);
+        [first, self.second_bucket(hash, first)]
+            .into_iter()
+            .find_map(|bucket| {
+                let way = self.buckets[bucket].tags.iter().position(|tag| *tag == 0)?;
+                Some(IndexPosition::new(bucket, way))
+            })
     }
 
-    fn entry(&self, at: usize, way: usize) -> IndexEntry {
-        let bucket = &self.buckets[at];
-        let place = IndexPosition::new(at, way);
+    fn entry(&self, bucket_index: usize, way: usize) -> IndexEntry {
+        let bucket = &self.buckets[bucket_index];
+        let position = IndexPosition::new(bucket_index, way);
         IndexEntry {
-            place,
+            position,
             slot: bucket.slots[way],
             heat: bucket.heat[way],
             second: bucket.second[way],
@@ -216,36 +238,43 @@ impl Index {
 
     /// Finds a way for a new entry in `second`. If the slab is `full`, only an eviction makes room.
     pub(crate) fn find_way(&self, hash: u64, second: u32, full: bool) -> InsertSlot {
-        let first = self.first(hash);
-        let candidates = [first, self.second(hash, first)];
-        let mut coldest: Option<(u8, u8, IndexPosition, u32)> = None;
-        for at in candidates {
-            let bucket = &self.buckets[at];
+        let first = self.first_bucket(hash);
+        let candidates = [first, self.second_bucket(hash, first)];
+        let mut coldest: Option<Candidate> = None;
+        for bucket_index in candidates {
+            let bucket = &self.buckets[bucket_index];
             for way in 0..WAYS {
-                let place = IndexPosition::new(at, way);
+                let position = IndexPosition::new(bucket_index, way);
                 if bucket.tags[way] == 0 {
                     if !full {
-                        return InsertSlot::Free(place);
+                        return InsertSlot::Free(position);
                     }
                     continue;
                 }
                 let age = (second as u8).wrapping_sub(bucket.second[way]);
-                let rank = (cooled(bucket, way, second), u8::MAX - age);
-                if coldest.is_none_or(|(heat, youth, ..)| rank < (heat, youth)) {
-                    coldest = Some((rank.0, rank.1, place, bucket.slots[way]));
+                let candidate = Candidate {
+                    heat: cooled_heat(bucket, way, second),
+                    youth: u8::MAX - age,
+                    position,
+                    slot: bucket.slots[way],
+                };
+                if coldest.is_none_or(|coldest| candidate.is_before(&coldest)) {
+                    coldest = Some(candidate);
                 }
             }
         }
         match coldest {
-            Some((heat, _, place, slot)) if heat < BUSY => InsertSlot::Evict(place, slot),
+            Some(Candidate {
+                heat, position, slot, ..
+            }) if heat < BUSY => InsertSlot::Evict(position, slot),
             _ => InsertSlot::Refused,
         }
     }
 
     /// Puts a new entry into a way that [`Index::find_way`] returned, with `uses` as its heat in `second`.
-    pub(crate) fn put(&mut self, place: IndexPosition, hash: u64, slot: u32, uses: u8, second: u32) {
-        let bucket = &mut self.buckets[place.bucket as usize];
-        let way = place.way as usize;
+    pub(crate) fn put(&mut self, position: IndexPosition, hash: u64, slot: u32, uses: u8, second: u32) {
+        let bucket = &mut self.buckets[position.bucket as usize];
+        let way = position.way as usize;
         bucket.tags[way] = tag(hash);
         bucket.heat[way] = uses;
         bucket.second[way] = second as u8;
@@ -255,25 +284,25 @@ impl Index {
     /// Frees the way of the entry of `hash` in `slot`, and returns the entry.
     pub(crate) fn remove(&mut self, hash: u64, slot: u32) -> Option<IndexEntry> {
         let entry = self.get(hash, slot)?;
-        self.buckets[entry.place.bucket as usize].tags[entry.place.way as usize] = 0;
+        self.buckets[entry.position.bucket as usize].tags[entry.position.way as usize] = 0;
         Some(entry)
     }
 
     /// Moves an entry's last use into the past, so that it does not look recent when its second recurs modulo 256.
     pub(crate) fn age(&mut self, hash: u64, slot: u32, second: u32) {
-        if let Some((place, _)) = self.place(hash, |candidate| candidate == slot) {
-            let bucket = &mut self.buckets[place.bucket as usize];
-            bucket.second[place.way as usize] = (second as u8).wrapping_sub(u8::MAX / 2);
+        if let Some((position, _)) = self.find_position(hash, |candidate| candidate == slot) {
+            let bucket = &mut self.buckets[position.bucket as usize];
+            bucket.second[position.way as usize] = (second as u8).wrapping_sub(u8::MAX / 2);
         }
     }
 
     #[inline]
-    fn first(&self, hash: u64) -> usize {
+    fn first_bucket(&self, hash: u64) -> usize {
         hash as usize & self.mask
     }
 
     #[inline]
-    fn second(&self, hash: u64, first: usize) -> usize {
+    fn second_bucket(&self, hash: u64, first: usize) -> usize {
         let second = (hash >> 29) as usize & self.mask;
         if second == first {
             first ^ (1 & self.mask)
@@ -285,7 +314,7 @@ impl Index {
 
 /// Returns the heat of a way, halved for each second of age.
 #[inline]
-fn cooled(bucket: &Bucket, way: usize, second: u32) -> u8 {
+fn cooled_heat(bucket: &Bucket, way: usize, second: u32) -> u8 {
     let age = (second as u8).wrapping_sub(bucket.second[way]);
     bucket.heat[way] >> age.min(7)
 }
@@ -303,7 +332,7 @@ fn pack(a: u16, b: u16, c: u16, d: u16) -> u64 {
 /// Returns the top bits of lanes that are zero. Only the lowest one is exact; lanes above it may be false positives.
 #[inline(always)]
 fn zero_lanes(lanes: u64) -> u64 {
-    lanes.wrapping_sub(ONES) & !lanes & TOPS
+    lanes.wrapping_sub(LANE_ONES) & !lanes & LANE_TOPS
 }
 
 /// Returns the first way whose tag is `tag`, or [`WAYS`]. Compares four tags at a time, packed into one integer.
@@ -311,8 +340,8 @@ fn zero_lanes(lanes: u64) -> u64 {
 fn first_match(bucket: &Bucket, tag: u16) -> usize {
     let [a, b, c, d, e, f, g, h] = bucket.tags;
     // A lane equal to the tag becomes zero after the XOR. The lowest match is exact.
-    let low = zero_lanes(pack(a, b, c, d) ^ (u64::from(tag) * ONES));
-    let high = zero_lanes(pack(e, f, g, h) ^ (u64::from(tag) * ONES));
+    let low = zero_lanes(pack(a, b, c, d) ^ (u64::from(tag) * LANE_ONES));
+    let high = zero_lanes(pack(e, f, g, h) ^ (u64::from(tag) * LANE_ONES));
     if low != 0 {
         low.trailing_zeros() as usize / 16
     } else {
@@ -325,12 +354,14 @@ mod tests {
     use super::{BUSY, Index, InsertSlot, NO_SLOT, WAYS};
 
     fn insert(index: &mut Index, hash: u64, slot: u32, second: u32) -> InsertSlot {
-        let room = index.find_way(hash, second, false);
-        match room {
-            InsertSlot::Free(place) | InsertSlot::Evict(place, _) => index.put(place, hash, slot, 1, second),
+        let slot_found = index.find_way(hash, second, false);
+        match slot_found {
+            InsertSlot::Free(position) | InsertSlot::Evict(position, _) => {
+                index.put(position, hash, slot, 1, second)
+            }
             InsertSlot::Refused => {}
         }
-        room
+        slot_found
     }
 
     /// Hashes that share both buckets of the smallest index with two buckets.

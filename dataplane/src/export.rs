@@ -3,9 +3,9 @@
 use wire::FlowKey;
 
 use crate::dta::Trigger;
-use crate::node::{Node, Outcome, PacketOutcome};
+use crate::node::{IntOutcome, Node, PacketResult};
 use crate::packet::{CarriedInt, Headers};
-use crate::report::{Outbox, Subject};
+use crate::report::{Outbox, PostcardSubject};
 use crate::visit::Visit;
 use crate::watchlist::Watch;
 
@@ -18,21 +18,22 @@ pub(crate) fn postcard(
     watch: &Watch,
     visit: &Visit,
     out: &mut Outbox,
-) -> Outcome {
+) -> PacketResult {
     let bits = watch.bitmap & node.config.available;
     if node.suppresses_record(Some(flow), bits, visit) {
-        return Outcome::forward(PacketOutcome::Filtered);
+        return PacketResult::forward(IntOutcome::Filtered);
     }
     if !node.report_dta(frame, Some(flow), None, Trigger::Hop, bits, visit) {
-        let postcard = Subject {
+        let postcard = PostcardSubject {
             frame,
             bits,
             metadata: &visit.hop(node.id, u16::MAX),
-            edges: (visit.from_edge, visit.to_edge),
+            from_edge: visit.from_edge,
+            to_edge: visit.to_edge,
         };
         node.exporter.postcard(flow, headers, &postcard, out);
     }
-    Outcome::forward(PacketOutcome::Reported)
+    PacketResult::forward(IntOutcome::Reported)
 }
 
 /// Reports this node's record of a packet with INT-MX.
@@ -43,19 +44,20 @@ pub(crate) fn mx(
     carried: &CarriedInt,
     visit: &Visit,
     out: &mut Outbox,
-) -> PacketOutcome {
+) -> IntOutcome {
     let bits = carried.bitmap & node.config.available;
     if node.suppresses_record(flow, bits, visit) {
-        return PacketOutcome::Filtered;
+        return IntOutcome::Filtered;
     }
     if !node.report_dta(frame, flow, Some(carried), Trigger::Hop, bits, visit) {
-        let postcard = Subject {
+        let postcard = PostcardSubject {
             frame,
             bits,
             metadata: &visit.hop(node.id, u16::MAX),
-            edges: (visit.from_edge, visit.to_edge),
+            from_edge: visit.from_edge,
+            to_edge: visit.to_edge,
         };
         node.exporter.postcard_of_mx(carried, &postcard, out);
     }
-    PacketOutcome::Reported
+    IntOutcome::Reported
 }

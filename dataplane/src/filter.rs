@@ -108,7 +108,7 @@ pub enum FilterError {
         /// Index of the filter, from 0.
         index: usize,
         /// The contradiction in the detector.
-        why: DetectorError,
+        error: DetectorError,
     },
 }
 
@@ -116,7 +116,7 @@ impl fmt::Display for FilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooMany(count) => write!(f, "{count} filters are too many: at most {MAX_FILTERS}"),
-            Self::Detector { index, why } => write!(f, "filter {}: {why}", index + 1),
+            Self::Detector { index, error } => write!(f, "filter {}: {error}", index + 1),
         }
     }
 }
@@ -141,16 +141,17 @@ struct Entry {
 }
 
 impl Entry {
-    fn is_equal(&self, before: &Self) -> bool {
-        self.filter == before.filter && self.registers == before.registers
+    fn is_equal(&self, other: &Self) -> bool {
+        self.filter == other.filter && self.registers == other.registers
     }
 
     /// Returns whether the two filters differ at most in their threshold, so that registers of one are valid for the other.
-    fn differs_in_threshold(&self, before: &Self) -> bool {
-        let now = &self.filter.detector;
-        let then = &before.filter.detector;
-        let is_same_detector = now.algorithm == then.algorithm && now.metric == then.metric;
-        is_same_detector && self.filter.flows == before.filter.flows && self.registers == before.registers
+    fn differs_in_threshold(&self, other: &Self) -> bool {
+        let detector = &self.filter.detector;
+        let other_detector = &other.filter.detector;
+        let is_same_detector =
+            detector.algorithm == other_detector.algorithm && detector.metric == other_detector.metric;
+        is_same_detector && self.filter.flows == other.filter.flows && self.registers == other.registers
     }
 }
 
@@ -218,7 +219,7 @@ impl Filters {
         let mut entries = Vec::with_capacity(filters.len());
         for (index, filter) in filters.into_iter().enumerate() {
             let monitor = Monitor::new(filter.detector.clone(), registers)
-                .map_err(|why| FilterError::Detector { index, why })?;
+                .map_err(|error| FilterError::Detector { index, error })?;
             let needs = Needs::new(&filter.detector);
             entries.push(Entry {
                 filter,
@@ -260,14 +261,14 @@ impl Filters {
         if self.units != old.units {
             return self;
         }
-        let mut left: Vec<&mut Entry> = self.entries.iter_mut().collect();
+        let mut new_entries: Vec<&mut Entry> = self.entries.iter_mut().collect();
         for is_same in [Entry::is_equal, Entry::differs_in_threshold] {
-            left.retain_mut(|entry| {
-                let Some(at) = old.entries.iter().position(|before| is_same(entry, before)) else {
+            new_entries.retain_mut(|entry| {
+                let Some(index) = old.entries.iter().position(|old_entry| is_same(entry, old_entry)) else {
                     return true;
                 };
                 let threshold = entry.filter.detector.threshold;
-                entry.monitor = old.entries.remove(at).monitor.with_threshold(threshold);
+                entry.monitor = old.entries.remove(index).monitor.with_threshold(threshold);
                 false
             });
         }
@@ -300,7 +301,7 @@ impl Filters {
                 .chain(metadata.map(|metadata| read_hop(&metadata.hop, units)))
                 .take(MAX_HOPS),
         );
-        let implausible = remove_implausible(values) && needs.latency;
+        let has_implausible = remove_implausible(values) && needs.latency;
         let flow_latency = if needs.flow_latency {
             flow_latency(values, stack, metadata, units)
         } else {
@@ -312,7 +313,7 @@ impl Filters {
             looped,
             hops: values,
         };
-        Some(if implausible {
+        Some(if has_implausible {
             entry.monitor.decide_implausible(&observation, flow)
         } else {
             entry.monitor.decide(&observation, flow, now)

@@ -80,16 +80,16 @@ pub(crate) struct Node {
 }
 
 /// The result of processing a packet.
-pub(crate) struct Outcome {
-    pub(crate) done: PacketOutcome,
+pub(crate) struct PacketResult {
+    pub(crate) outcome: IntOutcome,
     pub(crate) verdict: Verdict,
     pub(crate) sf: Option<Sf>,
 }
 
-impl Outcome {
-    pub(crate) fn forward(done: PacketOutcome) -> Self {
+impl PacketResult {
+    pub(crate) fn forward(outcome: IntOutcome) -> Self {
         Self {
-            done,
+            outcome,
             verdict: Verdict::Forward,
             sf: None,
         }
@@ -97,11 +97,11 @@ impl Outcome {
 }
 
 /// Selects the outcome counter of [`Stats`] that a packet increments.
-pub(crate) enum PacketOutcome {
+pub(crate) enum IntOutcome {
     Plain,
     Refused,
     Recorded,
-    SwapResult,
+    Swapped,
     HopsExceeded,
     MtuExceeded,
     NotRestorable,
@@ -134,17 +134,17 @@ impl Node {
     }
 
     /// Converts `packet` to the full parsed form. `packet` must be the frame that was parsed last.
-    pub(crate) fn seen(&self, frame: &[u8], packet: Parsed) -> Result<ParsedPacket, Refusal> {
+    pub(crate) fn parse_fully(&self, frame: &[u8], packet: Parsed) -> Result<ParsedPacket, Refusal> {
         match packet {
-            Parsed::Direct(common) => Ok(common.seen(frame, &self.cache)),
-            Parsed::Full(seen) => seen,
+            Parsed::Direct(common) => Ok(common.parse_fully(frame, &self.cache)),
+            Parsed::Full(parsed) => parsed,
         }
     }
 
     /// Returns the INT of a frame that a sink can remove, even if its stack is malformed.
     pub(crate) fn removable(&self, frame: &[u8]) -> Option<CarriedInt> {
         match ParsedPacket::parse(frame, &self.profile) {
-            Ok(seen) => seen.carried,
+            Ok(parsed) => parsed.carried,
             Err(_) => CarriedInt::malformed(frame, &self.profile),
         }
     }
@@ -152,7 +152,7 @@ impl Node {
     /// Returns whether a frame carries neither INT nor an INT mark in front of something else.
     pub(crate) fn is_plain(&self, frame: &[u8]) -> bool {
         let parsed = ParsedPacket::parse(frame, &self.profile);
-        parsed.is_ok_and(|seen| seen.carried.is_none() && !seen.unsupported)
+        parsed.is_ok_and(|parsed| parsed.carried.is_none() && !parsed.unsupported)
     }
 
     /// Reports a packet by DTA. Returns whether that replaces the Telemetry Report. `bits` selects the items of this node.
@@ -170,14 +170,14 @@ impl Node {
         let headers = carried
             .map(|carried| carried.headers)
             .or_else(|| Headers::parse(frame));
-        let seen = ParsedPacket {
+        let parsed = ParsedPacket {
             flow: flow.copied(),
             headers,
             carried: carried.copied(),
             unsupported: false,
         };
         let metadata = visit.hop(self.id, bits);
-        dta.report(self.id, frame, &seen, visit, Event::new(trigger, &metadata))
+        dta.report(self.id, frame, &parsed, visit, Event::new(trigger, &metadata))
     }
 
     /// Writes this switch's record in the layout of the packet's stack.

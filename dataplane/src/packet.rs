@@ -36,7 +36,7 @@ const PADDING: [[u8; 8]; 8] = {
 };
 /// Maximum length of an inserted block: the first two bytes of a new hop-by-hop header, and the longest option with its
 /// padding.
-const OPTIONS_MOST: usize = 2 + 2 + 255 + 7;
+const MAX_INSERTED_OPTIONS: usize = 2 + 2 + 255 + 7;
 /// Offset of the checksum in a TCP header.
 pub(crate) const TCP_CHECKSUM: usize = 16;
 /// Offset of the IPv6 next-header field.
@@ -98,15 +98,15 @@ impl ParsedPacket {
     /// Fails as [`packet::contents`] does: INT or IP headers contradict themselves.
     pub(crate) fn parse(frame: &[u8], profile: &Profile) -> Result<Self, Refusal> {
         let contents = packet::contents(frame, profile)?;
-        let mut seen = Self {
+        let mut parsed = Self {
             flow: contents.flow,
             headers: None,
             carried: None,
             unsupported: contents.destination,
         };
         let (Some(int), Some(location)) = (contents.int, contents.location) else {
-            seen.headers = Headers::parse(frame);
-            return Ok(seen);
+            parsed.headers = Headers::parse(frame);
+            return Ok(parsed);
         };
         let proto = match location.encapsulation {
             Encapsulation::Udp => UDP,
@@ -114,25 +114,25 @@ impl ParsedPacket {
             _ => HOP_BY_HOP,
         };
         let option = location.encapsulation == Encapsulation::HopByHop;
-        let ours = (proto != HOP_BY_HOP || option)
+        let is_supported = (proto != HOP_BY_HOP || option)
             && location.mark != Mark::Probe
             && matches!(
                 (int.version, int.mode),
                 (int::Version::V2, _) | (int::Version::V10, Mode::Md)
             );
-        if !ours {
-            seen.unsupported = true;
-            return Ok(seen);
+        if !is_supported {
+            parsed.unsupported = true;
+            return Ok(parsed);
         }
         let headers = Headers::at(frame, location.ip, location.l4, proto);
         let Some(headers) = headers.filter(|headers| location.end <= headers.ip + headers.ip_len(frame))
         else {
-            seen.unsupported = true;
-            return Ok(seen);
+            parsed.unsupported = true;
+            return Ok(parsed);
         };
         let head = &frame[location.header..location.stack];
-        seen.headers = Some(headers);
-        seen.carried = Some(CarriedInt {
+        parsed.headers = Some(headers);
+        parsed.carried = Some(CarriedInt {
             headers,
             version: int.version,
             mode: int.mode,
@@ -160,7 +160,7 @@ impl ParsedPacket {
             },
             end: location.end,
         });
-        Ok(seen)
+        Ok(parsed)
     }
 }
 
@@ -230,18 +230,19 @@ impl CarriedInt {
         }
     }
 
-    /// Returns whether the length fields leave room for `more` bytes of INT.
-    pub(crate) fn has_space(&self, more: usize) -> bool {
+    /// Returns whether the length fields leave room for `added_len` bytes of INT.
+    pub(crate) fn has_space(&self, added_len: usize) -> bool {
         if self.headers.has_option() {
             // The hop-by-hop header is limited to 256 units of 8 bytes.
-            return self.end - self.shim + more <= 0xff && self.headers.l4_len + more + 8 <= 256 * 8;
+            return self.end - self.shim + added_len <= 0xff
+                && self.headers.l4_len + added_len + 8 <= 256 * 8;
         }
         let shim = if self.version == int::Version::V10 {
             shim::LEN / 4
         } else {
             0
         };
-        usize::from(self.int_words) + shim + more / 4 <= 0xff
+        usize::from(self.int_words) + shim + added_len / 4 <= 0xff
     }
 
     /// Returns the offset of the metadata header.
@@ -462,11 +463,11 @@ impl Headers {
 
     /// Sets the UDP destination port.
     pub(crate) fn set_dst_port(&self, frame: &mut [u8], port: u16) {
-        let old = self.dst_port(frame);
+        let old_port = self.dst_port(frame);
         if let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..]) {
             header.set_dst_port(port);
         }
-        self.update_l4(frame, &[(old, port)]);
+        self.update_l4(frame, &[(old_port, port)]);
     }
 
     /// Sets the DSCP and keeps the ECN bits.
@@ -488,30 +489,33 @@ impl Headers {
         if self.has_option() {
             return self.splice_option(frame, range, with);
         }
-        let old = sum(&frame[range.clone()]);
-        let new = sum(with);
-        let before = self.ip_len(frame);
-        let after = before - range.len() + with.len();
+        let old_sum = sum(&frame[range.clone()]);
+        let new_sum = sum(with);
+        let old_ip_len = self.ip_len(frame);
+        let new_ip_len = old_ip_len - range.len() + with.len();
         replace(frame, range, with);
-        self.set_ip_len(frame, after);
+        self.set_ip_len(frame, new_ip_len);
         // The pseudo-header contains the L4 length, which changes by the same amount as the IP length. UDP's own length field
         // counts it again.
-        let short = before as u16;
-        let long = after as u16;
+        let old_len = old_ip_len as u16;
+        let new_len = new_ip_len as u16;
         if self.proto == UDP
             && let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..])
         {
-            header.set_len(header.len().wrapping_add(long).wrapping_sub(short));
-            self.update_l4(frame, &[(old, new), (short, long), (short, long)]);
+            header.set_len(header.len().wrapping_add(new_len).wrapping_sub(old_len));
+            self.update_l4(
+                frame,
+                &[(old_sum, new_sum), (old_len, new_len), (old_len, new_len)],
+            );
         } else {
-            self.update_l4(frame, &[(old, new), (short, long)]);
+            self.update_l4(frame, &[(old_sum, new_sum), (old_len, new_len)]);
         }
     }
 
     /// Replaces bytes in the data of the INT option, and updates the option's length, the padding after it, and the lengths of
     /// the headers around it. No checksum covers them: a pseudo-header has the length of the upper layer only.
     fn splice_option(&self, frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
-        let before = self.ip_len(frame);
+        let old_ip_len = self.ip_len(frame);
         let Some(option) = options(frame, self.l4, self.body()).find(|option| option.contains(&range.start))
         else {
             return;
@@ -519,33 +523,37 @@ impl Headers {
         let data = option.len() - OPTION_HEAD - range.len() + with.len();
         let padding = padding(frame, option.end, self.body());
         // The header stays a multiple of eight bytes, so the bytes after it keep their alignment.
-        let pad = (padding + option.len() - OPTION_HEAD).wrapping_sub(data) & 7;
+        let pad_len = (padding + option.len() - OPTION_HEAD).wrapping_sub(data) & 7;
         let end = option.start + OPTION_HEAD + data;
-        replace(frame, option.end..option.end + padding, &PADDING[pad][..pad]);
+        replace(
+            frame,
+            option.end..option.end + padding,
+            &PADDING[pad_len][..pad_len],
+        );
         replace(frame, range, with);
         frame[option.start + 1] = data as u8;
-        let grown = (end + pad).wrapping_sub(option.end + padding);
-        frame[self.l4 + 1] = (self.l4_len.wrapping_add(grown) / 8).wrapping_sub(1) as u8;
-        self.set_ip_len(frame, before.wrapping_add(grown));
+        let growth = (end + pad_len).wrapping_sub(option.end + padding);
+        frame[self.l4 + 1] = (self.l4_len.wrapping_add(growth) / 8).wrapping_sub(1) as u8;
+        self.set_ip_len(frame, old_ip_len.wrapping_add(growth));
     }
 
     /// Inserts an INT option with `data` into the hop-by-hop header of an IPv6 packet, before all other options, or into a new
     /// hop-by-hop header.
     pub(crate) fn insert_option(&self, frame: &mut Vec<u8>, data: &[u8]) {
-        let before = self.ip_len(frame);
+        let old_ip_len = self.ip_len(frame);
         let start = ipv6::HEADER_LEN + self.ip;
         let has_header = self.has_option();
-        let fixed = if has_header { 0 } else { OPTION_HEAD };
-        let len = (fixed + OPTION_HEAD + data.len()).next_multiple_of(8);
-        let pad = len - fixed - OPTION_HEAD - data.len();
-        let mut block = [0; OPTIONS_MOST];
+        let new_header_len = if has_header { 0 } else { OPTION_HEAD };
+        let len = (new_header_len + OPTION_HEAD + data.len()).next_multiple_of(8);
+        let pad_len = len - new_header_len - OPTION_HEAD - data.len();
+        let mut block = [0; MAX_INSERTED_OPTIONS];
         block[0] = frame[self.ip + NEXT_HEADER];
         block[1] = (len / 8).wrapping_sub(1) as u8;
-        let body = &mut block[fixed..len];
+        let body = &mut block[new_header_len..len];
         body[0] = int::sf::OPTION;
         body[1] = data.len() as u8;
         body[OPTION_HEAD..OPTION_HEAD + data.len()].copy_from_slice(data);
-        body[OPTION_HEAD + data.len()..].copy_from_slice(&PADDING[pad][..pad]);
+        body[OPTION_HEAD + data.len()..].copy_from_slice(&PADDING[pad_len][..pad_len]);
         if has_header {
             replace(frame, start + OPTION_HEAD..start + OPTION_HEAD, &block[..len]);
             frame[start + 1] = frame[start + 1].wrapping_add((len / 8) as u8);
@@ -553,7 +561,7 @@ impl Headers {
             replace(frame, start..start, &block[..len]);
             frame[self.ip + NEXT_HEADER] = HOP_BY_HOP;
         }
-        self.set_ip_len(frame, before + len);
+        self.set_ip_len(frame, old_ip_len + len);
     }
 
     /// Returns the number of bytes by which [`Self::insert_option`] extends a packet. Returns `None` if the header would be too
@@ -562,15 +570,15 @@ impl Headers {
         if self.has_option() && !self.options_can_be_restored(frame) {
             return None;
         }
-        let fixed = if self.has_option() { 0 } else { OPTION_HEAD };
-        let len = (fixed + OPTION_HEAD + data).next_multiple_of(8);
-        let whole = if self.has_option() { self.l4_len + len } else { len };
-        (data <= 0xff && whole <= 256 * 8).then_some(len)
+        let new_header_len = if self.has_option() { 0 } else { OPTION_HEAD };
+        let len = (new_header_len + OPTION_HEAD + data).next_multiple_of(8);
+        let header_len = if self.has_option() { self.l4_len + len } else { len };
+        (data <= 0xff && header_len <= 256 * 8).then_some(len)
     }
 
     fn options_can_be_restored(&self, frame: &[u8]) -> bool {
-        let begins_with_padding = frame.get(self.l4 + OPTION_HEAD).is_none_or(|kind| *kind < 2);
-        !begins_with_padding && self.options_are_whole(frame)
+        let has_leading_padding = frame.get(self.l4 + OPTION_HEAD).is_none_or(|kind| *kind < 2);
+        !has_leading_padding && self.options_are_whole(frame)
     }
 
     /// Returns whether the options fill their header exactly.
@@ -582,27 +590,33 @@ impl Headers {
 
     /// Removes the option at offset `option`, and the whole hop-by-hop header if only padding remains.
     pub(crate) fn remove_option(&self, frame: &mut Vec<u8>, option: usize) {
-        let before = self.ip_len(frame);
-        let Some(found) = options(frame, self.l4, self.body()).find(|found| found.start == option) else {
+        let old_ip_len = self.ip_len(frame);
+        let Some(range_of_option) =
+            options(frame, self.l4, self.body()).find(|range_of_option| range_of_option.start == option)
+        else {
             return;
         };
-        let padding = padding(frame, found.end, self.body());
+        let padding = padding(frame, range_of_option.end, self.body());
         // A malformed header does not consist of padding only.
-        let others = !self.options_are_whole(frame)
+        let has_other_options = !self.options_are_whole(frame)
             || options(frame, self.l4, self.body())
                 .any(|other| other.start != option && frame[other.start] > 1);
-        let taken = if others {
-            let pad = (padding + found.len()) & 7;
-            replace(frame, found.start..found.end + padding, &PADDING[pad][..pad]);
-            let taken = found.len() + padding - pad;
-            frame[self.l4 + 1] = frame[self.l4 + 1].wrapping_sub((taken / 8) as u8);
-            taken
+        let removed_len = if has_other_options {
+            let pad_len = (padding + range_of_option.len()) & 7;
+            replace(
+                frame,
+                range_of_option.start..range_of_option.end + padding,
+                &PADDING[pad_len][..pad_len],
+            );
+            let removed_len = range_of_option.len() + padding - pad_len;
+            frame[self.l4 + 1] = frame[self.l4 + 1].wrapping_sub((removed_len / 8) as u8);
+            removed_len
         } else {
             frame[self.ip + NEXT_HEADER] = frame[self.l4];
             replace(frame, self.l4..self.body(), &[]);
             self.l4_len
         };
-        self.set_ip_len(frame, before - taken);
+        self.set_ip_len(frame, old_ip_len - removed_len);
     }
 
     /// Returns whether the checksums have their old value after INT was inserted and stripped. An updated IPv4 or TCP checksum
@@ -626,21 +640,24 @@ impl Headers {
         fill: impl FnOnce(&mut [u8]),
         change: impl FnOnce(&mut [u8]),
     ) {
-        let before = frame.len();
-        frame.resize(before + len, 0);
-        frame.copy_within(at..before, at + len);
-        let old = sum(&frame[from..at]);
+        let old_frame_len = frame.len();
+        frame.resize(old_frame_len + len, 0);
+        frame.copy_within(at..old_frame_len, at + len);
+        let old_sum = sum(&frame[from..at]);
         fill(&mut frame[at..at + len]);
         change(&mut frame[from..at]);
-        let new = sum(&frame[from..at + len]);
-        let (short, long) = self.lengthen(frame, len);
+        let new_sum = sum(&frame[from..at + len]);
+        let (old_len, new_len) = self.lengthen(frame, len);
         if self.proto == UDP
             && let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..])
         {
             header.set_len(header.len().wrapping_add(len as u16));
-            self.update_l4(frame, &[(old, new), (short, long), (short, long)]);
+            self.update_l4(
+                frame,
+                &[(old_sum, new_sum), (old_len, new_len), (old_len, new_len)],
+            );
         } else {
-            self.update_l4(frame, &[(old, new), (short, long)]);
+            self.update_l4(frame, &[(old_sum, new_sum), (old_len, new_len)]);
         }
     }
 
@@ -650,16 +667,16 @@ impl Headers {
         let rest = &mut frame[self.ip..];
         if self.v6 {
             if let Ok(mut header) = ipv6::Packet::new_checked(rest) {
-                let before = header.payload_len();
-                header.set_payload_len(before.wrapping_add(by as u16));
-                return (before, before.wrapping_add(by as u16));
+                let old_len = header.payload_len();
+                header.set_payload_len(old_len.wrapping_add(by as u16));
+                return (old_len, old_len.wrapping_add(by as u16));
             }
         } else if let Ok(mut header) = ipv4::Packet::new_checked(rest) {
-            let before = header.total_len();
-            let after = before.wrapping_add(by as u16);
-            header.set_total_len(after);
-            header.set_checksum(checksum::update(header.checksum(), before, after));
-            return (before, after);
+            let old_len = header.total_len();
+            let new_len = old_len.wrapping_add(by as u16);
+            header.set_total_len(new_len);
+            header.set_checksum(checksum::update(header.checksum(), old_len, new_len));
+            return (old_len, new_len);
         }
         (0, 0)
     }
@@ -675,10 +692,10 @@ impl Headers {
         if self.has_option() {
             return change(&mut frame[range]);
         }
-        let old = sum(&frame[range.clone()]);
+        let old_sum = sum(&frame[range.clone()]);
         let result = change(&mut frame[range.clone()]);
-        let new = sum(&frame[range]);
-        self.update_l4(frame, &[(old, new)]);
+        let new_sum = sum(&frame[range]);
+        self.update_l4(frame, &[(old_sum, new_sum)]);
         result
     }
 
@@ -834,14 +851,14 @@ pub(crate) fn fill_l4(frame: &mut [u8], ip: usize, l4: usize, proto: u8, len: us
 }
 
 fn replace(frame: &mut Vec<u8>, range: Range<usize>, with: &[u8]) {
-    let before = frame.len();
-    let after = before - range.len() + with.len();
-    if after > before {
-        frame.resize(after, 0);
+    let old_frame_len = frame.len();
+    let new_frame_len = old_frame_len - range.len() + with.len();
+    if new_frame_len > old_frame_len {
+        frame.resize(new_frame_len, 0);
     }
-    frame.copy_within(range.end..before, range.start + with.len());
+    frame.copy_within(range.end..old_frame_len, range.start + with.len());
     frame[range.start..range.start + with.len()].copy_from_slice(with);
-    frame.truncate(after);
+    frame.truncate(new_frame_len);
 }
 
 #[cfg(test)]
@@ -851,8 +868,8 @@ mod tests {
     #[test]
     fn words_of_the_source_are_no_records() {
         let frame = testkit::vectors::bytes("int21_mx_src");
-        let seen = ParsedPacket::parse(&frame, &Profile::default()).unwrap();
-        let carried = seen.carried.unwrap();
+        let parsed = ParsedPacket::parse(&frame, &Profile::default()).unwrap();
+        let carried = parsed.carried.unwrap();
         assert_eq!((carried.mode, carried.source_only), (Mode::Mx, 8));
         let stack = carried.records(&frame);
         assert_eq!((stack.count, stack.bytes.len()), (0, 0));

@@ -239,23 +239,24 @@ impl Outbox {
 }
 
 /// The subject of a postcard.
-pub(crate) struct Subject<'a> {
+pub(crate) struct PostcardSubject<'a> {
     pub(crate) frame: &'a [u8],
     /// Items to report, as an instruction bitmap.
     pub(crate) bits: u16,
     pub(crate) metadata: &'a Hop,
-    /// Whether the packet entered the domain here, and whether it leaves it here.
-    pub(crate) edges: (bool, bool),
+    /// The packet entered the domain at this switch.
+    pub(crate) from_edge: bool,
+    /// The packet leaves the domain at this switch.
+    pub(crate) to_edge: bool,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> PostcardSubject<'a> {
     fn draft(&self, packet: Packet<'a>) -> ReportDraft<'a> {
-        let (entered, left) = self.edges;
-        let entered = if entered { v20::POSTCARD_ENTERED } else { 0 };
-        let left = if left { v20::POSTCARD_LEFT } else { 0 };
+        let entered = if self.from_edge { v20::POSTCARD_ENTERED } else { 0 };
+        let left = if self.to_edge { v20::POSTCARD_LEFT } else { 0 };
         ReportDraft {
             bits: Some(self.bits & REPORTABLE),
-            edges: Some(entered | left),
+            postcard_status: Some(entered | left),
             ..ReportDraft::new(ReportKind::Postcard, Flags::FLOW, self.metadata, packet)
         }
     }
@@ -272,7 +273,7 @@ struct ReportDraft<'a> {
     /// Flow ID of a postcard.
     flow_id: Option<[u8; 4]>,
     /// Status of a postcard: whether the packet entered or left the domain here.
-    edges: Option<u16>,
+    postcard_status: Option<u16>,
     packet: Packet<'a>,
     with_stack: bool,
     record: Option<Carrying>,
@@ -432,7 +433,12 @@ impl Exporter {
     }
 
     /// Writes a node's report of an INT-MX packet, with the head of the packet.
-    pub(crate) fn postcard_of_mx(&mut self, carried: &CarriedInt, about: &Subject<'_>, out: &mut Outbox) {
+    pub(crate) fn postcard_of_mx(
+        &mut self,
+        carried: &CarriedInt,
+        about: &PostcardSubject<'_>,
+        out: &mut Outbox,
+    ) {
         let end = int_end(carried) + usize::from(self.format.snap);
         let packet = self.packet(about.frame, Some(&carried.headers), end);
         self.write(&about.draft(packet), out);
@@ -444,7 +450,7 @@ impl Exporter {
         &mut self,
         flow: &FlowKey,
         headers: &Headers,
-        about: &Subject<'_>,
+        about: &PostcardSubject<'_>,
         out: &mut Outbox,
     ) {
         let packet = self.packet(
@@ -463,17 +469,19 @@ impl Exporter {
     pub(crate) fn drop_report(
         &mut self,
         frame: &[u8],
-        seen: &ParsedPacket,
+        parsed: &ParsedPacket,
         metadata: &Hop,
         reason: u8,
         out: &mut Outbox,
     ) {
         let snap = usize::from(self.format.snap);
-        let port_marked = seen
+        let port_marked = parsed
             .carried
             .is_some_and(|carried| carried.mark == wire::packet::Mark::Port);
-        let with_int = seen.carried.filter(|_| self.format.drop_with_int || port_marked);
-        let end = match (with_int, seen.carried, seen.headers) {
+        let with_int = parsed
+            .carried
+            .filter(|_| self.format.drop_with_int || port_marked);
+        let end = match (with_int, parsed.carried, parsed.headers) {
             (Some(carried), _, _) => int_end(&carried) + snap,
             (None, Some(carried), _) => ports_end(&carried.headers),
             (None, None, Some(headers)) => headers.body() + snap,
@@ -490,7 +498,7 @@ impl Exporter {
                 ReportKind::Drop,
                 flags,
                 metadata,
-                self.packet(frame, seen.headers.as_ref(), end),
+                self.packet(frame, parsed.headers.as_ref(), end),
             )
         };
         self.write(&draft, out);
@@ -507,16 +515,16 @@ impl Exporter {
     pub(crate) fn congested_packet(
         &mut self,
         frame: &[u8],
-        seen: &ParsedPacket,
+        parsed: &ParsedPacket,
         metadata: &Hop,
         out: &mut Outbox,
     ) {
-        let end = match (seen.carried, seen.headers) {
+        let end = match (parsed.carried, parsed.headers) {
             (Some(carried), _) if carried.mark == wire::packet::Mark::Port => carried.end,
             (_, Some(headers)) => ports_end(&headers),
             (_, None) => 64,
         };
-        let packet = self.packet(frame, seen.headers.as_ref(), end);
+        let packet = self.packet(frame, parsed.headers.as_ref(), end);
         self.write(&ReportDraft::queue(metadata, packet), out);
     }
 
@@ -604,7 +612,7 @@ impl Exporter {
     fn write_20(&mut self, draft: &ReportDraft<'_>, hw_id: u8, out: &mut Outbox) {
         let flow_id = draft.flow_id;
         let domain = flow_id.as_ref().map_or(&[][..], |id| id);
-        let (ds_id, ds_bits) = match (draft.edges, draft.packet) {
+        let (ds_id, ds_bits) = match (draft.postcard_status, draft.packet) {
             (Some(_), _) => (v20::POSTCARD_DOMAIN, flow_id.map_or(0, |_| v20::POSTCARD_FLOW_ID)),
             (None, Packet::Int(_)) => (wire::int::sf::REPORT_DOMAIN, 0),
             (None, _) => (0, 0),
@@ -615,7 +623,7 @@ impl Exporter {
                 bits,
                 ds_id,
                 ds_bits,
-                ds_status: draft.edges.unwrap_or(0),
+                ds_status: draft.postcard_status.unwrap_or(0),
                 metadata: *draft.metadata,
                 drop_reason: draft.reason,
                 domain,
@@ -704,7 +712,7 @@ impl<'a> ReportDraft<'a> {
             metadata,
             reason: None,
             flow_id: None,
-            edges: None,
+            postcard_status: None,
             packet,
             with_stack: false,
             record: None,

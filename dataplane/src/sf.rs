@@ -87,7 +87,7 @@ pub struct Rule {
     /// The record that leaves, and the state that it gets.
     pub forward: (Forward, State),
     /// State in which the arriving record is stored; `None` leaves the register empty.
-    pub keep: Option<State>,
+    pub stored_after: Option<State>,
 }
 
 /// Table 1, indexed by arrival state (1 to 3) and register state (0 is empty). Packets with arrival state 0 are refused
@@ -95,11 +95,11 @@ pub struct Rule {
 pub const RULES: [[Rule; 4]; 4] = {
     use Forward::{Arrival, Local, Register};
     use State::{High, Low, Medium};
-    const fn rule(number: u8, forward: (Forward, State), keep: Option<State>) -> Rule {
+    const fn rule(number: u8, forward: (Forward, State), stored_after: Option<State>) -> Rule {
         Rule {
             number,
             forward,
-            keep,
+            stored_after,
         }
     }
     // A register never contains a record in state medium, because no rule stores one.
@@ -171,16 +171,16 @@ impl Register {
 /// Packet counter of a flow at a source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
-    used: bool,
+    is_used: bool,
     tag: u32,
     next: u16,
     /// Number of packets until the next urgent one.
-    left: u32,
+    until_urgent: u32,
 }
 
 /// Packet ID and urgency that a source assigns to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Number {
+pub(crate) struct PacketNumber {
     pub(crate) packet_id: u16,
     pub(crate) urgent: bool,
 }
@@ -200,9 +200,17 @@ pub(crate) struct SwapResult {
     pub(crate) rule: Rule,
     /// New contents of the SF-INT header.
     pub(crate) sf: Sf,
-    /// Word sums (see [`checksum::update_by_sum`]) of the arriving record and of the record that leaves; 0 if they are the
-    /// same.
-    pub(crate) sums: (u64, u64),
+    /// Word sums of the two records.
+    pub(crate) sums: RecordSums,
+}
+
+/// Word sums (see [`checksum::update_by_sum`]) of the records of a swap; 0 if both are the same record.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RecordSums {
+    /// Sum of the record that arrived.
+    pub(crate) arrived: u64,
+    /// Sum of the record that leaves.
+    pub(crate) departed: u64,
 }
 
 /// The registers and packet counters of a switch.
@@ -304,31 +312,31 @@ impl Registers {
 
     /// Assigns the packet ID of a packet of this flow, and decides whether it is urgent.
     #[inline]
-    pub(crate) fn number(&mut self, tag: u32, queue: u32) -> Number {
+    pub(crate) fn assign_packet_id(&mut self, tag: u32, queue: u32) -> PacketNumber {
         let tag = self.tag(tag);
         let index = self.index(tag);
         let Config { urgent, .. } = self.config;
         self.sent = self.sent.wrapping_add(1);
         let counter = &mut self.counters[index];
-        if counter.tag != tag || !counter.used {
-            let left = urgent.every.map_or(0, |every| every.max(1));
+        if counter.tag != tag || !counter.is_used {
+            let until_urgent = urgent.every.map_or(0, |every| every.max(1));
             *counter = Counter {
-                used: true,
+                is_used: true,
                 tag,
                 next: self.sent,
-                left,
+                until_urgent,
             };
         }
         let packet_id = counter.next;
         counter.next = counter.next.wrapping_add(1);
-        counter.left = counter.left.wrapping_sub(1);
-        let due = urgent.every.is_some() && counter.left == 0;
-        if due {
-            counter.left = urgent.every.map_or(0, |every| every.max(1));
+        counter.until_urgent = counter.until_urgent.wrapping_sub(1);
+        let is_due = urgent.every.is_some() && counter.until_urgent == 0;
+        if is_due {
+            counter.until_urgent = urgent.every.map_or(0, |every| every.max(1));
         }
-        Number {
+        PacketNumber {
             packet_id,
-            urgent: due || urgent.queue.is_some_and(|limit| queue >= limit),
+            urgent: is_due || urgent.queue.is_some_and(|limit| queue >= limit),
         }
     }
 
@@ -348,17 +356,21 @@ impl Registers {
         let aging = self.config.aging;
         let register = &mut self.registers[index];
         // If the clock was set back, the age counts as 0.
-        let fresh = now.saturating_sub(register.since) <= aging;
-        let ours = register.tag == tag && register.bitmap == bitmap && fresh;
-        let stored = if ours { usize::from(register.state & 3) } else { 0 };
-        let rule = RULES[usize::from(sf.state as u8)][stored];
+        let is_fresh = now.saturating_sub(register.since) <= aging;
+        let is_same_flow = register.tag == tag && register.bitmap == bitmap && is_fresh;
+        let stored_state = if is_same_flow {
+            usize::from(register.state & 3)
+        } else {
+            0
+        };
+        let rule = RULES[usize::from(sf.state as u8)][stored_state];
         let (forward, state) = rule.forward;
         let packet_id = if forward == Forward::Register {
             register.packet_id
         } else {
             sf.packet_id
         };
-        let sf_after = Sf {
+        let departing_sf = Sf {
             urgent: false,
             state,
             packet_id,
@@ -366,43 +378,49 @@ impl Registers {
         let len = record.len().min(MAX_RECORD);
         let record = &mut record[..len];
         let slot = &mut register.record[..len];
-        let Some(keep) = rule.keep else {
+        let Some(stored_after) = rule.stored_after else {
             // The register was empty, too old, or of another flow: this rule leaves it empty.
             register.state = 0;
             return SwapResult {
                 rule,
-                sf: sf_after,
-                sums: (0, 0),
+                sf: departing_sf,
+                sums: RecordSums::default(),
             };
         };
         let sums = if forward == Forward::Local {
             slot.copy_from_slice(record);
-            (checksum::words(slot), write(record))
+            RecordSums {
+                arrived: checksum::words(slot),
+                departed: write(record),
+            }
         } else {
-            swap(slot, record)
+            swap_records(slot, record)
         };
         register.tag = tag;
         register.bitmap = bitmap;
         register.packet_id = sf.packet_id;
-        register.state = keep as u8;
+        register.state = stored_after as u8;
         register.len = len as u8;
         register.since = now;
         SwapResult {
             rule,
-            sf: sf_after,
+            sf: departing_sf,
             sums,
         }
     }
 }
 
-/// Swaps two records, and returns the word sums of the new `a` and the new `b`.
+/// Swaps the record in a register with the one of a packet.
 #[inline(always)]
-fn swap(a: &mut [u8], b: &mut [u8]) -> (u64, u64) {
-    let mut sums = (0_u64, 0_u64);
-    for (a, b) in a.as_chunks_mut::<4>().0.iter_mut().zip(b.as_chunks_mut::<4>().0) {
-        std::mem::swap(a, b);
-        sums.0 = sums.0.wrapping_add(u64::from(u32::from_be_bytes(*a)));
-        sums.1 = sums.1.wrapping_add(u64::from(u32::from_be_bytes(*b)));
+fn swap_records(register: &mut [u8], packet: &mut [u8]) -> RecordSums {
+    let mut sums = RecordSums::default();
+    let words = register.as_chunks_mut::<4>().0.iter_mut();
+    for (register_word, packet_word) in words.zip(packet.as_chunks_mut::<4>().0) {
+        std::mem::swap(register_word, packet_word);
+        let arrived = u32::from_be_bytes(*register_word);
+        let departed = u32::from_be_bytes(*packet_word);
+        sums.arrived = sums.arrived.wrapping_add(u64::from(arrived));
+        sums.departed = sums.departed.wrapping_add(u64::from(departed));
     }
     sums
 }
@@ -428,20 +446,23 @@ mod tests {
         let letter = |state: State| state.name()[..1].to_uppercase();
         let mut lines = Vec::new();
         for (arrival, row) in RULES.iter().enumerate() {
-            for (stored, rule) in row.iter().enumerate().filter(|(_, rule)| rule.number != 0) {
+            for (stored_state, rule) in row.iter().enumerate().filter(|(_, rule)| rule.number != 0) {
                 let arrival = letter(State::from_bits(arrival as u8).unwrap());
-                let stored =
-                    State::from_bits(stored as u8).map_or("E()".to_owned(), |s| format!("{}(S)", letter(s)));
+                let stored_state = State::from_bits(stored_state as u8)
+                    .map_or("E()".to_owned(), |s| format!("{}(S)", letter(s)));
                 let contents = match rule.forward.0 {
                     Forward::Arrival => 'A',
                     Forward::Register => 'S',
                     Forward::Local => 'C',
                 };
                 let forward = format!("{}({contents})", letter(rule.forward.1));
-                let keep = rule
-                    .keep
+                let stored_after = rule
+                    .stored_after
                     .map_or("E()".to_owned(), |s| format!("{}(A)", letter(s)));
-                lines.push(format!("{} {arrival}(A) {stored} {forward} {keep}", rule.number));
+                lines.push(format!(
+                    "{} {arrival}(A) {stored_state} {forward} {stored_after}",
+                    rule.number
+                ));
             }
         }
         lines.sort();
@@ -459,7 +480,7 @@ mod tests {
             ..Config::default()
         });
         let [a, b] = [tag(&flow(1)), tag(&flow(2))];
-        let mut number = |tag| registers.number(tag, 0).packet_id;
+        let mut number = |tag| registers.assign_packet_id(tag, 0).packet_id;
         assert_eq!([number(a), number(a), number(a)], [1, 2, 3]);
         // Both flows use one counter now: no number is used again.
         assert_eq!([number(b), number(a), number(b), number(b)], [4, 5, 6, 7]);
@@ -467,8 +488,20 @@ mod tests {
             registers: 1024,
             ..Config::default()
         });
-        assert_eq!([two.number(a, 0).packet_id, two.number(b, 0).packet_id], [1, 2]);
-        assert_eq!([two.number(a, 0).packet_id, two.number(b, 0).packet_id], [2, 3]);
+        assert_eq!(
+            [
+                two.assign_packet_id(a, 0).packet_id,
+                two.assign_packet_id(b, 0).packet_id
+            ],
+            [1, 2]
+        );
+        assert_eq!(
+            [
+                two.assign_packet_id(a, 0).packet_id,
+                two.assign_packet_id(b, 0).packet_id
+            ],
+            [2, 3]
+        );
     }
 
     #[test]
@@ -482,8 +515,8 @@ mod tests {
             ..Config::default()
         });
         let a = tag(&flow(1));
-        let got: Vec<bool> = (0..7).map(|_| registers.number(a, 99).urgent).collect();
+        let got: Vec<bool> = (0..7).map(|_| registers.assign_packet_id(a, 99).urgent).collect();
         assert_eq!(got, [false, false, true, false, false, true, false]);
-        assert!(registers.number(a, 100).urgent);
+        assert!(registers.assign_packet_id(a, 100).urgent);
     }
 }

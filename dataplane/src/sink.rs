@@ -11,7 +11,7 @@ pub(crate) use self::direct::process as process_direct;
 
 use crate::dta::Trigger;
 use crate::export;
-use crate::node::{Node, Outcome, PacketOutcome, verdict};
+use crate::node::{IntOutcome, Node, PacketResult, verdict};
 use crate::packet::{CarriedInt, OPTION_HEAD, ParsedPacket};
 use crate::report::{Outbox, ReportedPacket};
 use crate::sf::{self, Form};
@@ -26,32 +26,32 @@ pub(crate) fn process(
     carried: &CarriedInt,
     visit: &Visit,
     out: &mut Outbox,
-) -> Outcome {
+) -> PacketResult {
     let verdict = verdict(carried.flags, visit);
     if let Some(sf) = carried.sf.filter(|sf| !sf.urgent) {
         if flow.is_none() {
-            return Outcome::forward(PacketOutcome::Refused);
+            return PacketResult::forward(IntOutcome::Refused);
         }
         report_sf(node, frame, flow, carried, visit, out);
-        return Outcome {
-            done: PacketOutcome::Reported,
+        return PacketResult {
+            outcome: IntOutcome::Reported,
             verdict,
             sf: Some(sf),
         };
     }
     if carried.mode == Mode::Mx {
-        let done = export::mx(node, frame, flow, carried, visit, out);
+        let outcome = export::mx(node, frame, flow, carried, visit, out);
         strip(frame, carried);
-        return Outcome {
-            done,
+        return PacketResult {
+            outcome,
             verdict,
             sf: None,
         };
     }
     if suppresses(node, frame, flow, carried, visit) {
         strip(frame, carried);
-        return Outcome {
-            done: PacketOutcome::Filtered,
+        return PacketResult {
+            outcome: IntOutcome::Filtered,
             verdict,
             sf: None,
         };
@@ -59,8 +59,8 @@ pub(crate) fn process(
     let bits = carried.bitmap & node.config.available;
     if node.report_dta(frame, flow, Some(carried), Trigger::Path, bits, visit) {
         strip(frame, carried);
-        return Outcome {
-            done: PacketOutcome::Reported,
+        return PacketResult {
+            outcome: IntOutcome::Reported,
             verdict,
             sf: carried.sf,
         };
@@ -68,16 +68,16 @@ pub(crate) fn process(
     if !node.config.format.metadata_on_stack {
         report_apart(node, frame, carried, visit, out);
         strip(frame, carried);
-        return Outcome {
-            done: PacketOutcome::Reported,
+        return PacketResult {
+            outcome: IntOutcome::Reported,
             verdict,
             sf: carried.sf,
         };
     }
-    let (done, after) = report_on_stack(node, frame, carried, visit, out);
+    let (outcome, after) = report_on_stack(node, frame, carried, visit, out);
     strip(frame, &after);
-    Outcome {
-        done,
+    PacketResult {
+        outcome,
         verdict: self::verdict(after.flags, visit),
         sf: after.sf,
     }
@@ -131,7 +131,7 @@ fn report_on_stack(
     carried: &CarriedInt,
     visit: &Visit,
     out: &mut Outbox,
-) -> (PacketOutcome, CarriedInt) {
+) -> (IntOutcome, CarriedInt) {
     let metadata = visit.hop(node.id, u16::MAX);
     // This stack is only reported and never sent on a link, so the MTU does not matter.
     let pushed = transit::push(frame, carried, usize::MAX, |record| {
@@ -139,15 +139,15 @@ fn report_on_stack(
     });
     let after = ParsedPacket::parse(frame, &node.profile)
         .ok()
-        .and_then(|seen| seen.carried)
+        .and_then(|parsed| parsed.carried)
         .unwrap_or(*carried);
     node.exporter.flow_report(frame, &after, None, &metadata, out);
-    let done = match pushed {
-        PushResult::Added => PacketOutcome::Reported,
-        PushResult::HopsExceeded => PacketOutcome::HopsExceeded,
-        PushResult::MtuExceeded => PacketOutcome::MtuExceeded,
+    let outcome = match pushed {
+        PushResult::Added => IntOutcome::Reported,
+        PushResult::HopsExceeded => IntOutcome::HopsExceeded,
+        PushResult::MtuExceeded => IntOutcome::MtuExceeded,
     };
-    (done, after)
+    (outcome, after)
 }
 
 /// Returns whether the filters suppress the report of a packet.

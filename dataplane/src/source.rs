@@ -8,18 +8,18 @@ use wire::int::shim::{Next, Shim1, Shim2};
 use wire::int::{Sf, header, layout, shim};
 
 use crate::config::Mark;
-use crate::node::{Node, Outcome, PacketOutcome};
+use crate::node::{IntOutcome, Node, PacketResult};
 use crate::packet::{Headers, ParsedPacket, UDP};
 use crate::sf::{self, MAX_RECORD};
 use crate::visit::Visit;
 use crate::watchlist::{Mode, Watch};
 
 /// Result of the source for one packet.
-pub(crate) enum Embedded {
+pub(crate) enum SourceResult {
     /// The packet carries INT, and this switch processes it like any other node.
-    Yes(ParsedPacket),
+    Continue(ParsedPacket),
     /// The packet is completely processed.
-    PacketOutcome(Outcome),
+    Finished(PacketResult),
 }
 
 /// Inserts INT into a watched packet that carries none.
@@ -30,7 +30,7 @@ pub(crate) fn process(
     headers: &Headers,
     watch: &Watch,
     visit: &Visit,
-) -> Embedded {
+) -> SourceResult {
     if watch.mode == Mode::Sf {
         return process_sf(node, frame, flow, headers, watch, visit);
     }
@@ -38,7 +38,7 @@ pub(crate) fn process(
     let by_option = mark.hop_by_hop && headers.v6 && watch.mode != Mode::Md10;
     // INT after L4 is not inserted behind IPv6 options.
     if headers.has_option() && !by_option {
-        return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Plain));
+        return SourceResult::Finished(PacketResult::forward(IntOutcome::Plain));
     }
     let mtu = usize::from(visit.mtu);
     let inserted = if by_option {
@@ -47,12 +47,12 @@ pub(crate) fn process(
         insert(frame, headers, watch, mark, mtu)
     };
     if let Err(outcome) = inserted {
-        return Embedded::PacketOutcome(Outcome::forward(outcome));
+        return SourceResult::Finished(PacketResult::forward(outcome));
     }
     let packet = node.parse(frame);
-    match node.seen(frame, packet) {
-        Ok(seen) if seen.carried.is_some() => Embedded::Yes(seen),
-        _ => Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Refused)),
+    match node.parse_fully(frame, packet) {
+        Ok(parsed) if parsed.carried.is_some() => SourceResult::Continue(parsed),
+        _ => SourceResult::Finished(PacketResult::forward(IntOutcome::Refused)),
     }
 }
 
@@ -64,12 +64,14 @@ fn process_sf(
     headers: &Headers,
     watch: &Watch,
     visit: &Visit,
-) -> Embedded {
+) -> SourceResult {
     let mut record = [0; MAX_RECORD];
     let len = usize::from(layout::words_2(watch.bitmap)) * 4;
     let record = &mut record[..len];
     visit.write_record(node.id, watch.bitmap, node.config.available, record);
-    let number = node.registers.number(sf::tag(flow), visit.queue_occupancy);
+    let number = node
+        .registers
+        .assign_packet_id(sf::tag(flow), visit.queue_occupancy);
     let sf = Sf {
         urgent: number.urgent,
         state: State::Medium,
@@ -77,53 +79,53 @@ fn process_sf(
     };
     let mtu = usize::from(visit.mtu);
     if let Err(outcome) = insert_sf(frame, headers, watch, node.config.mark, sf, record, mtu) {
-        return Embedded::PacketOutcome(Outcome::forward(outcome));
+        return SourceResult::Finished(PacketResult::forward(outcome));
     }
     node.stats.urgent += u64::from(number.urgent);
     if !visit.to_edge {
-        return Embedded::PacketOutcome(Outcome {
+        return SourceResult::Finished(PacketResult {
             sf: Some(sf),
-            ..Outcome::forward(PacketOutcome::Recorded)
+            ..PacketResult::forward(IntOutcome::Recorded)
         });
     }
     // This switch is both source and sink.
     let packet = node.parse(frame);
-    match node.seen(frame, packet) {
-        Ok(seen) if seen.carried.is_some() => Embedded::Yes(ParsedPacket {
+    match node.parse_fully(frame, packet) {
+        Ok(parsed) if parsed.carried.is_some() => SourceResult::Continue(ParsedPacket {
             flow: Some(*flow),
-            ..seen
+            ..parsed
         }),
-        _ => Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Refused)),
+        _ => SourceResult::Finished(PacketResult::forward(IntOutcome::Refused)),
     }
 }
 
 /// Result of an insertion. On an error the packet is unchanged: the added bytes would exceed the egress MTU, or a sink could
 /// not restore the packet.
-type Inserted = Result<(), PacketOutcome>;
+type InsertResult = Result<(), IntOutcome>;
 
 /// Inserts shim and metadata header as `watch` demands, unless the packet would exceed `mtu` bytes.
-fn insert(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mark: Mark, mtu: usize) -> Inserted {
+fn insert(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mark: Mark, mtu: usize) -> InsertResult {
     let mut bytes = [0; shim::LEN + header::LEN_2];
     let port = mark.port.filter(|_| watch.mode != Mode::Md10);
-    let next = next(frame, headers, port);
-    let len = emit(watch, next, headers.dscp, &mut bytes);
-    put(frame, headers, mark, port, next, &bytes[..len], mtu)
+    let original_field = original_field(frame, headers, port);
+    let len = write_headers(watch, original_field, headers.dscp, &mut bytes);
+    insert_marked(frame, headers, mark, port, original_field, &bytes[..len], mtu)
 }
 
 /// Inserts INT into the IPv6 hop-by-hop header.
-fn insert_option(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mtu: usize) -> Inserted {
+fn insert_option(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mtu: usize) -> InsertResult {
     let mut bytes = [0; shim::LEN + header::LEN_2];
-    let len = emit(watch, Next::Nothing, 0, &mut bytes);
-    put_option(frame, headers, &bytes[..len], mtu)
+    let len = write_headers(watch, Next::Nothing, 0, &mut bytes);
+    insert_as_option(frame, headers, &bytes[..len], mtu)
 }
 
 /// Inserts `bytes` as an option of the IPv6 hop-by-hop header.
-fn put_option(frame: &mut Vec<u8>, headers: &Headers, bytes: &[u8], mtu: usize) -> Inserted {
-    let more = headers
+fn insert_as_option(frame: &mut Vec<u8>, headers: &Headers, bytes: &[u8], mtu: usize) -> InsertResult {
+    let option_len = headers
         .option_len(frame, bytes.len())
-        .ok_or(PacketOutcome::NotRestorable)?;
-    if headers.ip_len(frame) + more > mtu {
-        return Err(PacketOutcome::MtuExceeded);
+        .ok_or(IntOutcome::NotRestorable)?;
+    if headers.ip_len(frame) + option_len > mtu {
+        return Err(IntOutcome::MtuExceeded);
     }
     headers.insert_option(frame, bytes);
     Ok(())
@@ -139,33 +141,33 @@ fn insert_sf(
     sf: Sf,
     record: &[u8],
     mtu: usize,
-) -> Inserted {
-    const HEAD: usize = shim::LEN + header::LEN_2;
-    let mut bytes = [0; HEAD + MAX_RECORD];
-    let len = HEAD + record.len();
+) -> InsertResult {
+    const HEADERS_LEN: usize = shim::LEN + header::LEN_2;
+    let mut bytes = [0; HEADERS_LEN + MAX_RECORD];
+    let len = HEADERS_LEN + record.len();
     let port = mark.port.filter(|_| !headers.v6);
-    let next = if headers.v6 {
+    let original_field = if headers.v6 {
         Next::Nothing
     } else {
-        next(frame, headers, port)
+        original_field(frame, headers, port)
     };
     let hop_ml = (record.len() / 4) as u8;
     Shim2 {
         kind: Shim2::SF,
         length: (len / 4) as u8 - 1,
-        next,
+        next: original_field,
     }
     .emit(&mut bytes);
     Md2::stateful(hop_ml, watch.hops.saturating_sub(1), watch.bitmap, sf).emit(&mut bytes[shim::LEN..]);
-    bytes[HEAD..len].copy_from_slice(record);
+    bytes[HEADERS_LEN..len].copy_from_slice(record);
     if !headers.v6 {
-        return put(frame, headers, mark, port, next, &bytes[..len], mtu);
+        return insert_marked(frame, headers, mark, port, original_field, &bytes[..len], mtu);
     }
-    put_option(frame, headers, &bytes[..len], mtu)
+    insert_as_option(frame, headers, &bytes[..len], mtu)
 }
 
 /// Returns the original field value that the shim stores.
-fn next(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
+fn original_field(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
     match (port, headers.proto) {
         (None, _) => Next::Dscp(headers.dscp),
         (Some(_), UDP) => Next::Port(headers.dst_port(frame)),
@@ -174,27 +176,27 @@ fn next(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
 }
 
 /// Inserts `bytes` after L4, and marks the packet by DSCP or port.
-fn put(
+fn insert_marked(
     frame: &mut Vec<u8>,
     headers: &Headers,
     mark: Mark,
     port: Option<u16>,
-    next: Next,
+    original_field: Next,
     bytes: &[u8],
     mtu: usize,
-) -> Inserted {
-    let udp_len = if matches!(next, Next::Protocol(_)) {
+) -> InsertResult {
+    let udp_len = if matches!(original_field, Next::Protocol(_)) {
         wire::udp::HEADER_LEN
     } else {
         0
     };
     if headers.ip_len(frame) + bytes.len() + udp_len > mtu {
-        return Err(PacketOutcome::MtuExceeded);
+        return Err(IntOutcome::MtuExceeded);
     }
     if !headers.checksums_can_be_restored(frame, udp_len != 0) {
-        return Err(PacketOutcome::NotRestorable);
+        return Err(IntOutcome::NotRestorable);
     }
-    match (port, next) {
+    match (port, original_field) {
         (Some(port), Next::Protocol(_)) => headers.insert_udp(frame, port, bytes),
         (Some(port), _) => {
             headers.splice(frame, headers.body()..headers.body(), bytes);
@@ -209,7 +211,7 @@ fn put(
 }
 
 /// Writes shim and metadata header, and returns their length.
-fn emit(watch: &Watch, next: Next, dscp: u8, out: &mut [u8]) -> usize {
+fn write_headers(watch: &Watch, original_field: Next, dscp: u8, out: &mut [u8]) -> usize {
     let bitmap = watch.bitmap;
     let (shim, header) = out.split_at_mut(shim::LEN);
     let kind = match watch.mode {
@@ -252,6 +254,11 @@ fn emit(watch: &Watch, next: Next, dscp: u8, out: &mut [u8]) -> usize {
         }
     };
     let length = (header::LEN_2 / 4) as u8;
-    Shim2 { kind, length, next }.emit(shim);
+    Shim2 {
+        kind,
+        length,
+        next: original_field,
+    }
+    .emit(shim);
     shim::LEN + header::LEN_2
 }

@@ -19,14 +19,14 @@ use crate::dta::{Event, SwitchReporter, Trigger};
 use crate::export;
 use crate::filter::Filters;
 use crate::l4_checksum;
-use crate::node::{Node, Outcome, PacketOutcome, verdict};
+use crate::node::{IntOutcome, Node, PacketResult, verdict};
 use crate::packet::direct::{self, Common};
 use crate::packet::{CarriedInt, Parsed, ParsedPacket};
 use crate::report::{Exporter, Outbox};
 use crate::sampling::{self, Counted};
 use crate::sf::Registers;
 use crate::sink;
-use crate::source::{self, Embedded};
+use crate::source::{self, SourceResult};
 use crate::transit;
 use crate::watchlist::{Mode, Role, Roles, Watch, Watchlist};
 
@@ -75,7 +75,7 @@ pub struct Switch {
     node: Node,
     watchlist: Watchlist,
     /// Sampling counters of each entry of the watchlist.
-    counted: Vec<Counted>,
+    samplers: Vec<Counted>,
     roles: Roles,
     /// Remaining quota of packet reports per congested queue, by egress interface and queue.
     congested: BTreeMap<(u16, u8), u32>,
@@ -107,11 +107,11 @@ impl Switch {
             dta: None,
             config,
         };
-        let counted = vec![Counted::default(); watchlist.entries().len()];
+        let samplers = vec![Counted::default(); watchlist.entries().len()];
         Ok(Self {
             node,
             watchlist,
-            counted,
+            samplers,
             roles: Roles::default(),
             congested: BTreeMap::new(),
             fast_path: true,
@@ -161,16 +161,16 @@ impl Switch {
         self.node.config.check(&watchlist)?;
         let old: HashMap<Match, (Mode, Counted)> = self
             .matched()
-            .map(|(watch, counted)| (watch.flows, (watch.mode, counted)))
+            .map(|(watch, sampler)| (watch.flows, (watch.mode, sampler)))
             .collect();
-        let counted = watchlist
+        let samplers = watchlist
             .entries()
             .iter()
             .map(|watch| match old.get(&watch.flows) {
-                Some((mode, counted)) if *mode == watch.mode => counted.continuing(watch.sample),
+                Some((mode, sampler)) if *mode == watch.mode => sampler.continuing(watch.sample),
                 _ => Counted::default(),
             });
-        self.counted = counted.collect();
+        self.samplers = samplers.collect();
         self.watchlist = watchlist;
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Switch {
     /// Iterates over the entries of the watchlist, with counters of the matching packets that carry no INT: at a source, or at
     /// any node that sends postcards.
     pub fn matched(&self) -> impl Iterator<Item = (&Watch, Counted)> {
-        self.watchlist.entries().iter().zip(self.counted.iter().copied())
+        self.watchlist.entries().iter().zip(self.samplers.iter().copied())
     }
 
     /// Replaces the roles of flows. Other flows get their role from the ports.
@@ -261,7 +261,7 @@ impl Switch {
     pub fn forward(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Step {
         let mut direct = direct::read(frame, &self.node.profile, &mut self.node.cache);
         if visit.is_from_outside() && direct.is_none_or(|common| common.int.is_some()) {
-            if !self.admit(frame) {
+            if !self.strip_at_border(frame) {
                 return Step {
                     verdict: Verdict::Discard,
                     recorded: false,
@@ -271,38 +271,41 @@ impl Switch {
             direct = direct::read(frame, &self.node.profile, &mut self.node.cache);
         }
         let setting = self.node.config.l4_checksum;
-        let before = l4_checksum::Before::read(frame, setting);
+        let original_checksum = l4_checksum::Before::read(frame, setting);
         let outcome = match direct {
             Some(common) => self.process_common(frame, common, visit, out),
-            None => self.process_other(frame, visit, out),
+            None => self.process_uncommon(frame, visit, out),
         };
-        if let Some(before) = before {
-            if setting == L4Checksum::Leave && matches!(outcome.done, PacketOutcome::Recorded) {
-                before.complement(frame, &self.node.profile);
+        if let Some(original_checksum) = original_checksum {
+            if setting == L4Checksum::Leave && matches!(outcome.outcome, IntOutcome::Recorded) {
+                original_checksum.complement(frame, &self.node.profile);
             }
-            before.apply(frame, setting, visit.to_edge);
+            original_checksum.apply(frame, setting, visit.to_edge);
         }
-        let count = &mut self.node.stats;
-        match outcome.done {
-            PacketOutcome::Plain => count.plain += 1,
-            PacketOutcome::Refused => count.refused += 1,
-            PacketOutcome::Recorded => count.recorded += 1,
-            PacketOutcome::SwapResult => count.swapped += 1,
-            PacketOutcome::HopsExceeded => count.hops_exceeded += 1,
-            PacketOutcome::MtuExceeded => count.mtu_exceeded += 1,
-            PacketOutcome::NotRestorable => count.not_restorable += 1,
-            PacketOutcome::Reported => count.reported += 1,
-            PacketOutcome::Filtered => count.filtered += 1,
+        let stats = &mut self.node.stats;
+        match outcome.outcome {
+            IntOutcome::Plain => stats.plain += 1,
+            IntOutcome::Refused => stats.refused += 1,
+            IntOutcome::Recorded => stats.recorded += 1,
+            IntOutcome::Swapped => stats.swapped += 1,
+            IntOutcome::HopsExceeded => stats.hops_exceeded += 1,
+            IntOutcome::MtuExceeded => stats.mtu_exceeded += 1,
+            IntOutcome::NotRestorable => stats.not_restorable += 1,
+            IntOutcome::Reported => stats.reported += 1,
+            IntOutcome::Filtered => stats.filtered += 1,
         }
-        let ended = matches!(outcome.done, PacketOutcome::Reported | PacketOutcome::Filtered);
-        if visit.to_edge && ended && l4_checksum::is_sampled(count.reported + count.filtered) {
-            count.checksums_examined += 1;
-            count.checksums_wrong += u64::from(!l4_checksum::is_valid(frame));
+        let is_reported_or_filtered = matches!(outcome.outcome, IntOutcome::Reported | IntOutcome::Filtered);
+        if visit.to_edge
+            && is_reported_or_filtered
+            && l4_checksum::is_sampled(stats.reported + stats.filtered)
+        {
+            stats.checksums_examined += 1;
+            stats.checksums_wrong += u64::from(!l4_checksum::is_valid(frame));
         }
-        let recorded = matches!(outcome.done, PacketOutcome::Recorded | PacketOutcome::Reported);
+        let is_recorded = matches!(outcome.outcome, IntOutcome::Recorded | IntOutcome::Reported);
         Step {
             verdict: outcome.verdict,
-            recorded,
+            recorded: is_recorded,
             sf: outcome.sf,
         }
     }
@@ -311,7 +314,7 @@ impl Switch {
     /// so that the packet must be dropped.
     #[cold]
     #[inline(never)]
-    fn admit(&mut self, frame: &mut Vec<u8>) -> bool {
+    fn strip_at_border(&mut self, frame: &mut Vec<u8>) -> bool {
         let Some(carried) = self.node.removable(frame) else {
             return true;
         };
@@ -324,8 +327,8 @@ impl Switch {
         is_plain
     }
 
-    /// Returns the frame as [`Self::admit`] would leave it, without counting; `None` if the packet would be dropped.
-    fn admitted<'a>(&self, frame: &'a [u8], visit: &Visit) -> Option<Cow<'a, [u8]>> {
+    /// Returns the frame as [`Self::strip_at_border`] would leave it, without counting; `None` if the packet would be dropped.
+    fn without_outside_int<'a>(&self, frame: &'a [u8], visit: &Visit) -> Option<Cow<'a, [u8]>> {
         let carried = visit
             .is_from_outside()
             .then(|| self.node.removable(frame))
@@ -333,41 +336,41 @@ impl Switch {
         let Some(carried) = carried else {
             return Some(frame.into());
         };
-        let mut bare = frame.to_vec();
-        sink::strip(&mut bare, &carried);
-        self.node.is_plain(&bare).then(|| bare.into())
+        let mut stripped = frame.to_vec();
+        sink::strip(&mut stripped, &carried);
+        self.node.is_plain(&stripped).then(|| stripped.into())
     }
 
     /// Reports a packet that is dropped with the device's reason code `reason`, if its flow is watched for drops. `visit`
     /// contains the known values. Returns whether the flow is watched for drops.
     pub fn dropped(&mut self, frame: &[u8], visit: &Visit, reason: u8, out: &mut Outbox) -> bool {
-        let Some(frame) = self.admitted(frame, visit) else {
+        let Some(frame) = self.without_outside_int(frame, visit) else {
             return false;
         };
         let frame = &*frame;
         let node = &mut self.node;
-        let Ok(seen) = ParsedPacket::parse(frame, &node.profile) else {
+        let Ok(parsed) = ParsedPacket::parse(frame, &node.profile) else {
             return false;
         };
         // Without an entry for the flow, a node reports what the flow's source watches: packets that carry INT.
-        let entry = seen.flow.and_then(|flow| self.watchlist.find(&flow));
-        let watched = entry.map_or(seen.carried.is_some(), |watch| watch.drops);
+        let entry = parsed.flow.and_then(|flow| self.watchlist.find(&flow));
+        let is_watched = entry.map_or(parsed.carried.is_some(), |watch| watch.drops);
         let metadata = visit.hop(node.id, u16::MAX);
-        let replaced = node.dta.as_mut().is_some_and(|dta| {
+        let is_replaced_by_dta = node.dta.as_mut().is_some_and(|dta| {
             let event = Event {
                 reason: Some(reason),
                 ..Event::new(Trigger::Drop, &metadata)
             };
-            if !watched {
-                dta.dropped(node.id, frame, &seen, visit);
+            if !is_watched {
+                dta.dropped(node.id, frame, &parsed, visit);
             }
-            watched && dta.report(node.id, frame, &seen, visit, event)
+            is_watched && dta.report(node.id, frame, &parsed, visit, event)
         });
-        node.stats.drops_reported += u64::from(watched);
-        if watched && !replaced {
-            node.exporter.drop_report(frame, &seen, &metadata, reason, out);
+        node.stats.drops_reported += u64::from(is_watched);
+        if is_watched && !is_replaced_by_dta {
+            node.exporter.drop_report(frame, &parsed, &metadata, reason, out);
         }
-        watched
+        is_watched
     }
 
     /// Sends the reports of groups that are not full.
@@ -388,9 +391,9 @@ impl Switch {
     /// Returns the frame without INT, or `None` if it carries no INT that this switch supports.
     pub fn without_int(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let carried = self.carried(frame)?;
-        let mut bare = frame.to_vec();
-        sink::strip(&mut bare, &carried);
-        Some(bare)
+        let mut stripped = frame.to_vec();
+        sink::strip(&mut stripped, &carried);
+        Some(stripped)
     }
 
     fn carried(&self, frame: &[u8]) -> Option<CarriedInt> {
@@ -400,7 +403,7 @@ impl Switch {
     /// Reports and strips the INT of a packet that is consumed here, regardless of the roles of flows. Leaves a packet without
     /// INT unchanged.
     pub fn end_int(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Verdict {
-        if visit.is_from_outside() && !self.admit(frame) {
+        if visit.is_from_outside() && !self.strip_at_border(frame) {
             return Verdict::Discard;
         }
         if self.carried(frame).is_none() {
@@ -431,33 +434,33 @@ impl Switch {
         common: Common,
         visit: &Visit,
         out: &mut Outbox,
-    ) -> Outcome {
-        if self.observes() {
+    ) -> PacketResult {
+        if self.sees_every_packet() {
             self.observe(frame, Parsed::Direct(common), visit, out);
         }
         if let Some(outcome) = self.process_direct(frame, common, visit, out) {
             return outcome;
         }
-        let seen = common.seen(frame, &self.node.cache);
-        self.process_any(frame, seen, visit, out)
+        let parsed = common.parse_fully(frame, &self.node.cache);
+        self.process_any(frame, parsed, visit, out)
     }
 
     /// Processes a packet that the fast path of the parser does not support.
     #[inline(never)]
-    fn process_other(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Outcome {
+    fn process_uncommon(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> PacketResult {
         let parsed = ParsedPacket::parse(frame, &self.node.profile);
-        if self.observes() {
+        if self.sees_every_packet() {
             self.observe(frame, Parsed::Full(parsed), visit, out);
         }
         match parsed {
-            Ok(seen) => self.process_any(frame, seen, visit, out),
+            Ok(parsed) => self.process_any(frame, parsed, visit, out),
             Err(refusal) => self.refuse(frame, refusal, visit),
         }
     }
 
     /// Returns whether DTA or queue reports must see every packet.
     #[inline(always)]
-    fn observes(&self) -> bool {
+    fn sees_every_packet(&self) -> bool {
         self.node.dta.is_some() || self.node.config.congestion.is_some()
     }
 
@@ -466,10 +469,10 @@ impl Switch {
     fn observe(&mut self, frame: &[u8], packet: Parsed, visit: &Visit, out: &mut Outbox) {
         let node = &mut self.node;
         if node.dta.as_ref().is_some_and(|dta| dta.needs_packets())
-            && let Ok(seen) = node.seen(frame, packet)
+            && let Ok(parsed) = node.parse_fully(frame, packet)
             && let Some(dta) = &mut node.dta
         {
-            dta.packet(node.id, frame, &seen, visit);
+            dta.packet(node.id, frame, &parsed, visit);
         }
         self.watch_queue(frame, packet, visit, out);
     }
@@ -483,7 +486,7 @@ impl Switch {
         common: Common,
         visit: &Visit,
         out: &mut Outbox,
-    ) -> Option<Outcome> {
+    ) -> Option<PacketResult> {
         let int = common
             .int
             .filter(|_| self.fast_path && self.roles.entries().is_empty())?;
@@ -498,17 +501,17 @@ impl Switch {
 
     /// Forwards a packet with malformed headers or INT unchanged. A sink removes INT if only the stack is malformed.
     #[inline(never)]
-    fn refuse(&mut self, frame: &mut Vec<u8>, refusal: Refusal, visit: &Visit) -> Outcome {
+    fn refuse(&mut self, frame: &mut Vec<u8>, refusal: Refusal, visit: &Visit) -> PacketResult {
         let Node { stats, profile, .. } = &mut self.node;
         stats.plain_nodes += u64::from(refusal == Refusal::BadSfStack);
         let Some(carried) = CarriedInt::malformed(frame, profile).filter(|_| visit.to_edge) else {
-            return Outcome::forward(PacketOutcome::Refused);
+            return PacketResult::forward(IntOutcome::Refused);
         };
         stats.malformed_stripped += 1;
         sink::strip(frame, &carried);
-        Outcome {
+        PacketResult {
             verdict: verdict(carried.flags, visit),
-            ..Outcome::forward(PacketOutcome::Refused)
+            ..PacketResult::forward(IntOutcome::Refused)
         }
     }
 
@@ -517,26 +520,26 @@ impl Switch {
     fn process_any(
         &mut self,
         frame: &mut Vec<u8>,
-        seen: ParsedPacket,
+        parsed: ParsedPacket,
         visit: &Visit,
         out: &mut Outbox,
-    ) -> Outcome {
-        let role = seen.flow.and_then(|flow| self.roles.find(&flow));
+    ) -> PacketResult {
+        let role = parsed.flow.and_then(|flow| self.roles.find(&flow));
         if role == Some(Role::Off) {
-            return Outcome::forward(PacketOutcome::Plain);
+            return PacketResult::forward(IntOutcome::Plain);
         }
         let visit = &role.map_or(*visit, |role| visit.in_role(role));
-        let seen = match self.embed(frame, seen, visit, out) {
-            Embedded::Yes(seen) => seen,
-            Embedded::PacketOutcome(outcome) => return outcome,
+        let parsed = match self.apply_source(frame, parsed, visit, out) {
+            SourceResult::Continue(parsed) => parsed,
+            SourceResult::Finished(outcome) => return outcome,
         };
         let ParsedPacket {
             flow,
             carried: Some(carried),
             ..
-        } = &seen
+        } = &parsed
         else {
-            return Outcome::forward(PacketOutcome::Plain);
+            return PacketResult::forward(IntOutcome::Plain);
         };
         let process = if visit.to_edge {
             sink::process
@@ -547,22 +550,22 @@ impl Switch {
     }
 
     /// Inserts INT, or sends a postcard, if the packet has no INT and its flow is watched and sampled.
-    fn embed(
+    fn apply_source(
         &mut self,
         frame: &mut Vec<u8>,
-        seen: ParsedPacket,
+        parsed: ParsedPacket,
         visit: &Visit,
         out: &mut Outbox,
-    ) -> Embedded {
-        if seen.carried.is_some() {
-            return Embedded::Yes(seen);
+    ) -> SourceResult {
+        if parsed.carried.is_some() {
+            return SourceResult::Continue(parsed);
         }
         let node = &mut self.node;
-        let plain = Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Plain));
-        if seen.unsupported {
-            return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Refused));
+        let plain = SourceResult::Finished(PacketResult::forward(IntOutcome::Plain));
+        if parsed.unsupported {
+            return SourceResult::Finished(PacketResult::forward(IntOutcome::Refused));
         }
-        let (Some(flow), Some(headers)) = (seen.flow, seen.headers) else {
+        let (Some(flow), Some(headers)) = (parsed.flow, parsed.headers) else {
             return plain;
         };
         let Some(index) = self.watchlist.position(&flow) else {
@@ -573,19 +576,17 @@ impl Switch {
         if !is_postcard && !visit.from_edge {
             return plain;
         }
-        let counted = &mut self.counted[index];
+        let sampler = &mut self.samplers[index];
         let is_measured = if is_postcard {
-            counted.select(watch.sample, || sampling::hash(frame, &headers))
+            sampler.select(watch.sample, || sampling::hash(frame, &headers))
         } else {
-            counted.count(watch.sample)
+            sampler.count(watch.sample)
         };
         if !is_measured {
             return plain;
         }
         if is_postcard {
-            return Embedded::PacketOutcome(export::postcard(
-                node, frame, &flow, &headers, watch, visit, out,
-            ));
+            return SourceResult::Finished(export::postcard(node, frame, &flow, &headers, watch, visit, out));
         }
         source::process(node, frame, &flow, &headers, watch, visit)
     }
@@ -597,19 +598,19 @@ impl Switch {
             return;
         };
         let queue = (visit.egress_if, visit.queue_id);
-        let rises = match self.congested.get_mut(&queue) {
+        let becomes_congested = match self.congested.get_mut(&queue) {
             None if visit.queue_occupancy >= limits.rise => true,
             Some(_) if visit.queue_occupancy <= limits.fall => false,
-            Some(left) if *left > 0 => {
-                let Ok(seen) = self.node.seen(frame, packet) else {
+            Some(quota) if *quota > 0 => {
+                let Ok(parsed) = self.node.parse_fully(frame, packet) else {
                     return;
                 };
-                *left -= 1;
-                return self.report_congested(frame, &seen, visit, out);
+                *quota -= 1;
+                return self.report_congested(frame, &parsed, visit, out);
             }
             _ => return,
         };
-        if rises {
+        if becomes_congested {
             self.congested.insert(queue, limits.quota);
         } else {
             self.congested.remove(&queue);
@@ -617,17 +618,17 @@ impl Switch {
         let node = &mut self.node;
         node.stats.queues_reported += 1;
         let metadata = visit.hop(node.id, u16::MAX);
-        let replaced = node
+        let is_replaced_by_dta = node
             .dta
             .as_mut()
-            .is_some_and(|dta| dta.queue(node.id, &metadata, rises, visit.egress_ts));
-        if !replaced {
+            .is_some_and(|dta| dta.queue(node.id, &metadata, becomes_congested, visit.egress_ts));
+        if !is_replaced_by_dta {
             node.exporter.queue_report(&metadata, out);
         }
     }
 
     /// Reports a packet that passes a congested queue, by DTA or in a queue report.
-    fn report_congested(&mut self, frame: &[u8], seen: &ParsedPacket, visit: &Visit, out: &mut Outbox) {
+    fn report_congested(&mut self, frame: &[u8], parsed: &ParsedPacket, visit: &Visit, out: &mut Outbox) {
         let node = &mut self.node;
         node.stats.congested_reported += 1;
         let metadata = visit.hop(node.id, u16::MAX);
@@ -636,11 +637,11 @@ impl Switch {
                 congested: Some(true),
                 ..Event::new(Trigger::CongestedPacket, &metadata)
             };
-            if dta.report(node.id, frame, seen, visit, event) {
+            if dta.report(node.id, frame, parsed, visit, event) {
                 return;
             }
         }
-        node.exporter.congested_packet(frame, seen, &metadata, out);
+        node.exporter.congested_packet(frame, parsed, &metadata, out);
     }
 }
 

@@ -7,7 +7,7 @@ use wire::int::header::Header;
 use wire::int::{self, Sf};
 
 use crate::export;
-use crate::node::{Node, Outcome, PacketOutcome};
+use crate::node::{IntOutcome, Node, PacketResult};
 use crate::packet::CarriedInt;
 use crate::packet::direct::{Common, Int};
 use crate::report::Outbox;
@@ -25,27 +25,27 @@ pub(crate) fn process(
     carried: &CarriedInt,
     visit: &Visit,
     out: &mut Outbox,
-) -> Outcome {
+) -> PacketResult {
     if let Some(sf) = carried.sf.filter(|sf| !sf.urgent) {
         return match flow {
             Some(flow) => swap(node, frame, flow, carried, sf, visit),
-            None => Outcome::forward(PacketOutcome::Refused),
+            None => PacketResult::forward(IntOutcome::Refused),
         };
     }
     if carried.mode == int::Mode::Mx {
-        return Outcome::forward(export::mx(node, frame, flow, carried, visit, out));
+        return PacketResult::forward(export::mx(node, frame, flow, carried, visit, out));
     }
     let pushed = push(frame, carried, usize::from(visit.mtu), |record| {
         node.write_record(carried, visit, record)
     });
-    let done = match pushed {
-        PushResult::Added => PacketOutcome::Recorded,
-        PushResult::HopsExceeded => PacketOutcome::HopsExceeded,
-        PushResult::MtuExceeded => PacketOutcome::MtuExceeded,
+    let outcome = match pushed {
+        PushResult::Added => IntOutcome::Recorded,
+        PushResult::HopsExceeded => IntOutcome::HopsExceeded,
+        PushResult::MtuExceeded => IntOutcome::MtuExceeded,
     };
-    Outcome {
+    PacketResult {
         sf: carried.sf,
-        ..Outcome::forward(done)
+        ..PacketResult::forward(outcome)
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn process_direct(
     common: Common,
     int: Int,
     visit: &Visit,
-) -> Option<Outcome> {
+) -> Option<PacketResult> {
     if int.is_single() {
         direct::swap(node, frame, common, int, visit)
     } else {
@@ -73,7 +73,7 @@ fn swap(
     carried: &CarriedInt,
     sf: Sf,
     visit: &Visit,
-) -> Outcome {
+) -> PacketResult {
     let Node {
         registers,
         stats,
@@ -82,14 +82,14 @@ fn swap(
         ..
     } = node;
     let header = carried.header();
-    let (done, sf) = carried.headers.change(frame, header..carried.end, |int| {
-        let (head, record) = int.split_at_mut(carried.stack() - header);
+    let (outcome, sf) = carried.headers.change(frame, header..carried.end, |int| {
+        let (header_bytes, record) = int.split_at_mut(carried.stack() - header);
         if carried.remaining == 0 {
             stats.sf_rules[0] += 1;
-            if let Ok(mut head) = Header::new_checked(head) {
-                head.set_hops_exceeded();
+            if let Ok(mut header) = Header::new_checked(header_bytes) {
+                header.set_hops_exceeded();
             }
-            return (PacketOutcome::HopsExceeded, sf);
+            return (IntOutcome::HopsExceeded, sf);
         }
         let arrival = Arrival {
             tag: sf::tag(flow),
@@ -98,27 +98,27 @@ fn swap(
             record,
             now: visit.egress_ts,
         };
-        let SwapResult { rule, sf: after, .. } = registers.swap(arrival, |record| {
+        let SwapResult { rule, sf: new_sf, .. } = registers.swap(arrival, |record| {
             visit.write_record(*id, carried.bitmap, config.available, record)
         });
         stats.sf_rules[usize::from(rule.number) % 10] += 1;
         let is_local = rule.forward.0 == sf::Forward::Local;
-        if let Ok(mut head) = Header::new_checked(head) {
-            head.set_sf(after);
-            head.set_remaining(carried.remaining - u8::from(is_local));
+        if let Ok(mut header) = Header::new_checked(header_bytes) {
+            header.set_sf(new_sf);
+            header.set_remaining(carried.remaining - u8::from(is_local));
         }
         (
             if is_local {
-                PacketOutcome::Recorded
+                IntOutcome::Recorded
             } else {
-                PacketOutcome::SwapResult
+                IntOutcome::Swapped
             },
-            after,
+            new_sf,
         )
     });
-    Outcome {
+    PacketResult {
         sf: Some(sf),
-        ..Outcome::forward(done)
+        ..PacketResult::forward(outcome)
     }
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn push(
         && carried.version == int::Version::V2
         && !carried.headers.has_option()
     {
-        push_2(frame, carried, write, record_len);
+        push_v2(frame, carried, write, record_len);
         return PushResult::Added;
     }
     push_any(frame, carried, write, mtu)
@@ -156,7 +156,7 @@ pub(crate) fn push(
 
 /// Adds a record in the common case: INT 2.x after L4, with space for it. Only length and hop count change in shim and header.
 #[inline]
-fn push_2(frame: &mut Vec<u8>, carried: &CarriedInt, write: impl FnOnce(&mut [u8]), record_len: usize) {
+fn push_v2(frame: &mut Vec<u8>, carried: &CarriedInt, write: impl FnOnce(&mut [u8]), record_len: usize) {
     // Offsets from the shim: the shim's length, and the Remaining Hop Count.
     const LENGTH: usize = 1;
     const REMAINING: usize = int::shim::LEN + 3;
@@ -169,9 +169,9 @@ fn push_2(frame: &mut Vec<u8>, carried: &CarriedInt, write: impl FnOnce(&mut [u8
             record.fill(0xff);
             write(record);
         },
-        |head| {
-            head[LENGTH] += carried.hop_ml;
-            head[REMAINING] -= 1;
+        |headers| {
+            headers[LENGTH] += carried.hop_ml;
+            headers[REMAINING] -= 1;
         },
     );
 }
@@ -185,10 +185,10 @@ fn push_any(
     let record_len = usize::from(carried.record_words()) * 4;
     // Reserved bits stay as they are: GÉANT uses them for a sequence number.
     let old = carried.shim..carried.stack();
-    let head = old.len();
+    let headers_len = old.len();
     let mut bytes = [0xff; int::shim::LEN + int::header::LEN_2 + MAX_RECORD];
-    bytes[..head].copy_from_slice(&frame[old.clone()]);
-    let Ok(mut header) = Header::new_checked(&mut bytes[int::shim::LEN..head]) else {
+    bytes[..headers_len].copy_from_slice(&frame[old.clone()]);
+    let Ok(mut header) = Header::new_checked(&mut bytes[int::shim::LEN..headers_len]) else {
         return PushResult::MtuExceeded;
     };
     let pushed = if carried.remaining == 0 {
@@ -200,13 +200,13 @@ fn push_any(
     } else {
         header.set_remaining(carried.remaining - 1);
         bytes[carried.length_field()] += carried.record_words();
-        write(&mut bytes[head..head + record_len]);
+        write(&mut bytes[headers_len..headers_len + record_len]);
         PushResult::Added
     };
     let end = if pushed == PushResult::Added {
-        head + record_len
+        headers_len + record_len
     } else {
-        head
+        headers_len
     };
     carried.headers.splice(frame, old, &bytes[..end]);
     pushed
@@ -215,19 +215,19 @@ fn push_any(
 /// Adds a record before all others of a packet's stack without counting a hop, for the report of a sink whose record is on the
 /// stack. Returns INT at its new position.
 pub(crate) fn prepend(frame: &mut Vec<u8>, carried: &CarriedInt, record: &[u8]) -> CarriedInt {
-    let mut after = *carried;
+    let mut updated = *carried;
     if !carried.has_space(record.len()) {
-        return after;
+        return updated;
     }
-    after.int_words += carried.record_words();
-    after.end += record.len();
+    updated.int_words += carried.record_words();
+    updated.end += record.len();
     let mut bytes = [0xff; int::shim::LEN + int::header::LEN_2 + MAX_RECORD];
-    let head = after.emit(&mut bytes);
-    let end = (head + record.len()).min(bytes.len());
-    bytes[head..end].copy_from_slice(&record[..end - head]);
+    let headers_len = updated.emit(&mut bytes);
+    let end = (headers_len + record.len()).min(bytes.len());
+    bytes[headers_len..end].copy_from_slice(&record[..end - headers_len]);
     carried
         .headers
-        .splice(frame, carried.shim..carried.shim + head, &bytes[..end]);
-    after.headers = carried.headers.reread(frame);
-    after
+        .splice(frame, carried.shim..carried.shim + headers_len, &bytes[..end]);
+    updated.headers = carried.headers.reread(frame);
+    updated
 }

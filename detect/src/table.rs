@@ -147,23 +147,23 @@ impl Table {
     pub fn split(rules: &RuleSet) -> Split {
         let mut writer = Writer {
             table: Self::EMPTY,
-            known: Vec::new(),
+            clauses: Vec::new(),
         };
         let mut user = Vec::new();
         let mut user_metrics = 0;
         let mut user_needs_all = false;
         for rule in 0..rules.len() {
             let clauses: Vec<&[Term]> = rules.clauses(rule).collect();
-            let added = if rules.is_stateful(rule) {
+            let result = if rules.is_stateful(rule) {
                 Err(Reason::History)
             } else {
                 writer.add(rule, &clauses)
             };
-            if let Err(reason) = added {
+            if let Err(reason) = result {
                 user.push((rule, reason));
                 user_needs_all |= reason == Reason::History;
                 let terms = clauses.iter().copied().flatten();
-                user_metrics |= terms.fold(0, |seen, term| seen | 1 << (term.subject.metric() as u8));
+                user_metrics |= terms.fold(0, |metrics, term| metrics | 1 << (term.subject.metric() as u8));
             }
         }
         Split {
@@ -180,28 +180,28 @@ impl Table {
     /// Written so that it ports to C line by line: two loops with fixed bounds over plain integers.
     #[inline]
     pub fn evaluate(&self, observation: &Observation<'_>) -> u64 {
-        let mut holding: u64 = 0;
-        let mut at = 0;
-        while at < TERMS {
-            if at >= self.terms as usize {
+        let mut true_clauses: u64 = 0;
+        let mut index = 0;
+        while index < TERMS {
+            if index >= self.terms as usize {
                 break;
             }
-            let row = &self.rows[at];
+            let row = &self.rows[index];
             if row.is_true(observation) {
-                holding |= 1 << (row.clause & 63);
+                true_clauses |= 1 << (row.clause & 63);
             }
-            at += 1;
+            index += 1;
         }
-        self.fired(holding)
+        self.fired(true_clauses)
     }
 
-    /// Returns the rules whose clauses are all in `holding`.
+    /// Returns the rules whose clauses are all in `true_clauses`.
     #[inline]
-    fn fired(&self, holding: u64) -> u64 {
+    fn fired(&self, true_clauses: u64) -> u64 {
         let mut fired: u64 = 0;
         let mut rule = 0;
         while rule < RULES {
-            if self.rules >> rule & 1 == 1 && self.clauses[rule] & !holding == 0 {
+            if self.rules >> rule & 1 == 1 && self.clauses[rule] & !true_clauses == 0 {
                 fired |= 1 << rule;
             }
             rule += 1;
@@ -260,16 +260,16 @@ struct HopAggregate {
 impl Table {
     /// Returns each distinct comparison with the clauses that it makes true (as bits).
     pub fn comparisons(&self) -> Vec<(Row, u64)> {
-        let mut all: Vec<(Row, u64)> = Vec::new();
+        let mut comparisons: Vec<(Row, u64)> = Vec::new();
         for row in &self.rows[..self.terms as usize] {
-            let plain = Row { clause: 0, ..*row };
+            let comparison = Row { clause: 0, ..*row };
             let clause = 1 << (row.clause & 63);
-            match all.iter_mut().find(|(other, _)| *other == plain) {
+            match comparisons.iter_mut().find(|(known, _)| *known == comparison) {
                 Some((_, clauses)) => *clauses |= clause,
-                None => all.push((plain, clause)),
+                None => comparisons.push((comparison, clause)),
             }
         }
-        all
+        comparisons
     }
 }
 
@@ -324,21 +324,21 @@ impl Row {
         if self.subject == Subject::Loop as u8 {
             return holds(self.comparison, u64::from(observation.looped), self.value);
         }
-        self.decide(&self.gather(observation))
+        self.compare_aggregate(&self.aggregate_hops(observation))
     }
 
     /// Computes all aggregates in one loop over the hops. The kernel program limits their number to 16.
     #[inline]
-    fn gather(&self, observation: &Observation<'_>) -> HopAggregate {
-        let mut all = HopAggregate {
+    fn aggregate_hops(&self, observation: &Observation<'_>) -> HopAggregate {
+        let mut aggregate = HopAggregate {
             least: u64::MAX,
             ..HopAggregate::default()
         };
         for hop in observation.hops {
             let value = match self.subject {
-                3 => hop.hop_latency,
-                4 => hop.queue_occupancy,
-                5 => hop.queue_congestion,
+                code::HOP_LATENCY => hop.hop_latency,
+                code::QUEUE_OCCUPANCY => hop.queue_occupancy,
+                code::QUEUE_CONGESTION => hop.queue_congestion,
                 _ => hop.link_utilization,
             };
             if value == ABSENT {
@@ -347,52 +347,77 @@ impl Row {
             if self.node != NO_NODE && self.node != hop.node {
                 continue;
             }
-            all.count += 1;
+            aggregate.count += 1;
             if holds(self.comparison, value, self.value) {
-                all.hits += 1;
+                aggregate.hits += 1;
             }
-            if value > all.greatest {
-                all.greatest = value;
+            if value > aggregate.greatest {
+                aggregate.greatest = value;
             }
-            if value < all.least {
-                all.least = value;
+            if value < aggregate.least {
+                aggregate.least = value;
             }
-            all.sum = all.sum.wrapping_add(value);
-            if all.sum < value {
-                all.sum_high += 1;
+            aggregate.sum = aggregate.sum.wrapping_add(value);
+            if aggregate.sum < value {
+                aggregate.sum_high += 1;
             }
-            all.wanted = all.wanted.wrapping_add(self.value);
-            if all.wanted < self.value {
-                all.wanted_high += 1;
+            aggregate.wanted = aggregate.wanted.wrapping_add(self.value);
+            if aggregate.wanted < self.value {
+                aggregate.wanted_high += 1;
             }
         }
-        all
+        aggregate
     }
 
     #[inline]
-    fn decide(&self, all: &HopAggregate) -> bool {
+    fn compare_aggregate(&self, hops: &HopAggregate) -> bool {
         if self.aggregate == Aggregate::Count as u8 {
-            return holds(self.comparison, u64::from(all.count), self.value);
+            return holds(self.comparison, u64::from(hops.count), self.value);
         }
         // No hop has the value, so the result is unknown.
-        if all.count == 0 {
+        if hops.count == 0 {
             return false;
         }
         match self.aggregate {
-            1 => holds(self.comparison, all.greatest, self.value),
-            2 => holds(self.comparison, all.least, self.value),
-            3 => holds_wide(self.comparison, (all.sum_high, all.sum), (0, self.value)),
-            4 => holds_wide(
+            code::MAX => holds(self.comparison, hops.greatest, self.value),
+            code::MIN => holds(self.comparison, hops.least, self.value),
+            code::SUM => holds_wide(self.comparison, (hops.sum_high, hops.sum), (0, self.value)),
+            code::AVG => holds_wide(
                 self.comparison,
-                (all.sum_high, all.sum),
-                (all.wanted_high, all.wanted),
+                (hops.sum_high, hops.sum),
+                (hops.wanted_high, hops.wanted),
             ),
-            6 => holds(self.hops_comparison, u64::from(all.hits), u64::from(self.hops)),
-            7 => all.hits > 0,
-            8 => all.hits == all.count,
+            code::COUNT_WHERE => holds(self.hops_comparison, u64::from(hops.hits), u64::from(self.hops)),
+            code::ANY => hops.hits > 0,
+            code::ALL => hops.hits == hops.count,
             _ => false,
         }
     }
+}
+
+/// Codes of subjects, aggregates and comparisons in rows, as patterns. The kernel program has the same numbers.
+mod code {
+    use super::{Aggregate, Comparison, Subject};
+
+    pub(super) const FLOW_LATENCY: u8 = Subject::FlowLatency as u8;
+    pub(super) const HOPS: u8 = Subject::Hops as u8;
+    pub(super) const LOOP: u8 = Subject::Loop as u8;
+    pub(super) const HOP_LATENCY: u8 = Subject::HopLatency as u8;
+    pub(super) const QUEUE_OCCUPANCY: u8 = Subject::QueueOccupancy as u8;
+    pub(super) const QUEUE_CONGESTION: u8 = Subject::QueueCongestion as u8;
+    pub(super) const MAX: u8 = Aggregate::Max as u8;
+    pub(super) const MIN: u8 = Aggregate::Min as u8;
+    pub(super) const SUM: u8 = Aggregate::Sum as u8;
+    pub(super) const AVG: u8 = Aggregate::Avg as u8;
+    pub(super) const COUNT: u8 = Aggregate::Count as u8;
+    pub(super) const COUNT_WHERE: u8 = Aggregate::CountWhere as u8;
+    pub(super) const ANY: u8 = Aggregate::Any as u8;
+    pub(super) const ALL: u8 = Aggregate::All as u8;
+    pub(super) const LESS: u8 = Comparison::Less as u8;
+    pub(super) const AT_MOST: u8 = Comparison::AtMost as u8;
+    pub(super) const GREATER: u8 = Comparison::Greater as u8;
+    pub(super) const AT_LEAST: u8 = Comparison::AtLeast as u8;
+    pub(super) const EQUAL: u8 = Comparison::Equal as u8;
 }
 
 const _: () = assert!(
@@ -422,11 +447,11 @@ const _: () = assert!(
 #[inline]
 fn holds(comparison: u8, a: u64, b: u64) -> bool {
     match comparison {
-        0 => a < b,
-        1 => a <= b,
-        2 => a > b,
-        3 => a >= b,
-        4 => a == b,
+        code::LESS => a < b,
+        code::AT_MOST => a <= b,
+        code::GREATER => a > b,
+        code::AT_LEAST => a >= b,
+        code::EQUAL => a == b,
         _ => a != b,
     }
 }
@@ -445,42 +470,43 @@ fn holds_wide(comparison: u8, a: (u64, u64), b: (u64, u64)) -> bool {
 struct Writer {
     table: Table,
     /// Clauses in the table, by number.
-    known: Vec<Vec<Term>>,
+    clauses: Vec<Vec<Term>>,
 }
 
 impl Writer {
     fn add(&mut self, rule: usize, clauses: &[&[Term]]) -> Result<(), Reason> {
-        let mut new: Vec<&[Term]> = Vec::new();
+        let mut new_clauses: Vec<&[Term]> = Vec::new();
         let mut mask = 0;
         for clause in clauses {
-            let known = self.known.iter().position(|known| known == clause);
-            let at = known.or_else(|| Some(self.known.len() + new.iter().position(|known| known == clause)?));
-            let at = at.unwrap_or_else(|| {
-                new.push(clause);
-                self.known.len() + new.len() - 1
+            let known = self.clauses.iter().position(|known| known == clause);
+            let index = known
+                .or_else(|| Some(self.clauses.len() + new_clauses.iter().position(|known| known == clause)?));
+            let index = index.unwrap_or_else(|| {
+                new_clauses.push(clause);
+                self.clauses.len() + new_clauses.len() - 1
             });
-            mask |= 1_u64.checked_shl(at as u32).unwrap_or(0);
+            mask |= 1_u64.checked_shl(index as u32).unwrap_or(0);
         }
-        let left = CLAUSES - self.known.len();
-        if new.len() > left {
+        let left = CLAUSES - self.clauses.len();
+        if new_clauses.len() > left {
             return Err(Reason::Clauses {
-                needed: new.len(),
+                needed: new_clauses.len(),
                 left,
             });
         }
-        let needed = new.iter().map(|clause| clause.len()).sum();
+        let needed = new_clauses.iter().map(|clause| clause.len()).sum();
         let left = TERMS - self.table.terms as usize;
         if needed > left {
             return Err(Reason::Terms { needed, left });
         }
-        for clause in new {
+        for clause in new_clauses {
             for term in clause {
-                let row = Row::new(term, self.known.len());
+                let row = Row::new(term, self.clauses.len());
                 self.table.rows[self.table.terms as usize] = row;
                 self.table.terms += 1;
                 self.table.metrics |= 1 << (term.subject.metric() as u32);
             }
-            self.known.push(clause.to_vec());
+            self.clauses.push(clause.to_vec());
         }
         self.table.rules |= 1 << rule;
         self.table.clauses[rule] = mask;

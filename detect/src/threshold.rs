@@ -158,14 +158,14 @@ impl Match {
 
     /// Returns the flows that both match, or `None` if there can be none.
     fn intersection(&self, other: &Self) -> Option<Self> {
-        let both = Self {
-            src: both(self.src, other.src, |a, b| a.intersection(&b))?,
-            dst: both(self.dst, other.dst, |a, b| a.intersection(&b))?,
+        let intersection = Self {
+            src: combine(self.src, other.src, |a, b| a.intersection(&b)).ok()?,
+            dst: combine(self.dst, other.dst, |a, b| a.intersection(&b)).ok()?,
             src_port: self.src_port.intersection(&other.src_port)?,
             dst_port: self.dst_port.intersection(&other.dst_port)?,
-            proto: both(self.proto, other.proto, |a, b| (a == b).then_some(a))?,
+            proto: combine(self.proto, other.proto, |a, b| (a == b).then_some(a)).ok()?,
         };
-        (!both.mixes_families()).then_some(both)
+        (!intersection.mixes_families()).then_some(intersection)
     }
 
     /// Returns whether this match contains every flow that `other` matches.
@@ -178,11 +178,18 @@ impl Match {
     }
 }
 
-/// Combines two optional conditions. The outer `None` means that they exclude each other.
-fn both<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Option<Option<T>> {
-    match (a, b) {
-        (Some(a), Some(b)) => join(a, b).map(Some),
-        (one, None) | (None, one) => Some(one),
+/// Two conditions exclude each other.
+struct Disjoint;
+
+/// Combines two optional conditions by `join`, which returns `None` if they exclude each other.
+fn combine<T>(
+    first: Option<T>,
+    second: Option<T>,
+    join: impl Fn(T, T) -> Option<T>,
+) -> Result<Option<T>, Disjoint> {
+    match (first, second) {
+        (Some(first), Some(second)) => join(first, second).map(Some).ok_or(Disjoint),
+        (condition, None) | (None, condition) => Ok(condition),
     }
 }
 
@@ -274,14 +281,14 @@ impl Thresholds {
             self.sets[0],
             self.overrides.iter().filter(|(flows, _)| flows.matches(flow)),
         );
-        let found = self
+        let position = self
             .sorted
             .binary_search_by_key(&&set, |&index| &self.sets[usize::from(index)]);
         debug_assert!(
-            found.is_ok(),
+            position.is_ok(),
             "new() enumerates every set that overrides add up to"
         );
-        found.map_or(0, |position| self.sorted[position])
+        position.map_or(0, |position| self.sorted[position])
     }
 
     /// Returns the thresholds of a set numbered by [`Thresholds::set_for`], or the defaults for any other number.
@@ -326,25 +333,30 @@ fn overlaps(
     least: &[(Match, Override)],
     others: &[(Match, Override)],
 ) -> Result<Vec<(Match, Override)>, ThresholdError> {
-    let mut known: HashSet<Match> = HashSet::new();
+    let mut known_matches: HashSet<Match> = HashSet::new();
     let mut regions: Vec<Match> = Vec::new();
     for (flows, _) in least {
-        let mut new: Vec<Match> = regions
+        let mut intersections: Vec<Match> = regions
             .iter()
             .filter_map(|region| region.intersection(flows))
             .collect();
-        new.push(*flows);
-        regions.extend(new.into_iter().filter(|region| known.insert(*region)));
+        intersections.push(*flows);
+        regions.extend(
+            intersections
+                .into_iter()
+                .filter(|region| known_matches.insert(*region)),
+        );
         if regions.len() > MAX_OVERRIDES {
             return Err(ThresholdError::TooManyOverrides { count: regions.len() });
         }
     }
     for index in 0..regions.len() {
-        let parts = others
+        let intersections: Vec<Match> = others
             .iter()
-            .filter_map(|(flows, _)| regions[index].intersection(flows));
-        let parts: Vec<Match> = parts.filter(|part| known.insert(*part)).collect();
-        regions.extend(parts);
+            .filter_map(|(flows, _)| regions[index].intersection(flows))
+            .filter(|region| known_matches.insert(*region))
+            .collect();
+        regions.extend(intersections);
         if regions.len() > MAX_OVERRIDES {
             return Err(ThresholdError::TooManyOverrides { count: regions.len() });
         }
@@ -365,7 +377,7 @@ fn overlaps(
 fn joined_fields(region: &Match) -> usize {
     [region.src.is_some(), region.dst.is_some(), region.proto.is_some()]
         .into_iter()
-        .filter(|is| *is)
+        .filter(|is_named| *is_named)
         .count()
 }
 
@@ -382,13 +394,13 @@ fn resolve<'a>(mut set: Set, matching: impl Iterator<Item = &'a (Match, Override
 /// are the overrides that cover the intersection of their matches. So enumerating the intersections finds all sets.
 fn reachable_sets(defaults: Set, overrides: &[(Match, Override)]) -> Result<Vec<Set>, ThresholdError> {
     let mut regions = vec![Match::default()];
-    let mut known: HashSet<Match> = regions.iter().copied().collect();
+    let mut known_matches: HashSet<Match> = regions.iter().copied().collect();
     for (flows, _) in overrides {
         for index in 0..regions.len() {
-            if let Some(part) = regions[index].intersection(flows)
-                && known.insert(part)
+            if let Some(region) = regions[index].intersection(flows)
+                && known_matches.insert(region)
             {
-                regions.push(part);
+                regions.push(region);
             }
         }
         if regions.len() > MAX_SETS {
@@ -396,13 +408,13 @@ fn reachable_sets(defaults: Set, overrides: &[(Match, Override)]) -> Result<Vec<
         }
     }
     let mut sets = vec![defaults];
-    let mut seen: HashSet<Set> = sets.iter().copied().collect();
+    let mut known_sets: HashSet<Set> = sets.iter().copied().collect();
     for region in regions {
         let set = resolve(
             defaults,
             overrides.iter().filter(|(flows, _)| flows.covers(&region)),
         );
-        if seen.insert(set) {
+        if known_sets.insert(set) {
             sets.push(set);
         }
     }

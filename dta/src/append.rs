@@ -194,91 +194,95 @@ impl View {
     /// Reads the sequence number in a block's trailer without checking the CRC.
     #[inline]
     fn sequence(&self, block: u64) -> u32 {
-        let at = self.block_offset(block) + self.block_len - BLOCK_TRAILER_LEN as u64;
-        self.region.load_u32(at).map_or(0, u32::from_le)
+        let trailer_offset = self.block_offset(block) + self.block_len - BLOCK_TRAILER_LEN as u64;
+        self.region.load_u32(trailer_offset).map_or(0, u32::from_le)
     }
 
     /// Reads a block into `scratch` and checks its trailer. Returns `None` if the block is incomplete.
     #[inline]
-    fn whole(&self, block: u64, scratch: &mut [u8]) -> Option<BlockTrailer> {
+    fn read_block(&self, block: u64, scratch: &mut [u8]) -> Option<BlockTrailer> {
         // In a full batch without padding, the entries and the trailer's head are contiguous, so one pass computes the CRC.
-        let covered = scratch.len() - BLOCK_TRAILER_LEN + TRAILER_HEAD_LEN;
-        let full = self
+        let checked_len = scratch.len() - BLOCK_TRAILER_LEN + TRAILER_HEAD_LEN;
+        let crc = self
             .region
-            .read_with_crc_32c(self.block_offset(block), scratch, covered)
+            .read_with_crc_32c(self.block_offset(block), scratch, checked_len)
             .ok()?;
-        let trailer = BlockTrailer::check_by(scratch, |entries, head| match full {
-            Some(crc) if entries.len() + TRAILER_HEAD_LEN == covered => crc,
+        let trailer = BlockTrailer::check_by(scratch, |entries, head| match crc {
+            Some(crc) if entries.len() + TRAILER_HEAD_LEN == checked_len => crc,
             _ => block_crc(entries, head),
         });
         let trailer = trailer.ok()?;
-        let fits = trailer.entry_len == self.ring.entry_len && (1..=self.ring.batch).contains(&trailer.count);
-        fits.then_some(trailer)
+        let is_valid =
+            trailer.entry_len == self.ring.entry_len && (1..=self.ring.batch).contains(&trailer.count);
+        is_valid.then_some(trailer)
     }
 
     fn newest(&self) -> Option<u32> {
         let mut scratch = vec![0; self.block_len as usize];
-        let mut claimed = 0;
+        let mut newest_claimed = 0;
         for sequence in (0..self.blocks).map(|block| self.sequence(block)) {
-            if sequence != 0 && is_later(sequence, claimed) {
-                claimed = sequence;
+            if sequence != 0 && is_later(sequence, newest_claimed) {
+                newest_claimed = sequence;
             }
         }
         // The block with the largest sequence number is usually complete. If it is not, check the others one by one.
-        if claimed == 0 || self.holds(claimed, &mut scratch) {
-            return Some(claimed).filter(|claimed| *claimed != 0);
+        if newest_claimed == 0 || self.is_complete(newest_claimed, &mut scratch) {
+            return Some(newest_claimed).filter(|sequence| *sequence != 0);
         }
-        let mut best = 0;
+        let mut newest_complete = 0;
         for block in 0..self.blocks {
             let sequence = self.sequence(block);
-            if sequence != 0 && is_later(sequence, best) && self.holds(sequence, &mut scratch) {
-                best = sequence;
+            if sequence != 0
+                && is_later(sequence, newest_complete)
+                && self.is_complete(sequence, &mut scratch)
+            {
+                newest_complete = sequence;
             }
         }
-        Some(best).filter(|best| *best != 0)
+        Some(newest_complete).filter(|sequence| *sequence != 0)
     }
 
-    fn holds(&self, sequence: u32, scratch: &mut [u8]) -> bool {
-        let whole = self.whole(block_of(sequence, self.blocks), scratch);
-        whole.is_some_and(|trailer| trailer.sequence == sequence)
+    fn is_complete(&self, sequence: u32, scratch: &mut [u8]) -> bool {
+        let trailer = self.read_block(block_of(sequence, self.blocks), scratch);
+        trailer.is_some_and(|trailer| trailer.sequence == sequence)
     }
 
     /// Returns the oldest sequence number from which every block up to `newest` has the expected number, at most one ring
     /// back.
     fn oldest_before(&self, newest: u32) -> u32 {
         let limit = i64::try_from(self.blocks).unwrap_or(i64::MAX).min(SEQ_MODULUS);
-        let back = (1..limit)
-            .take_while(|back| {
-                let sequence = seq_add(newest, -back);
+        let batches_back = (1..limit)
+            .take_while(|batches_back| {
+                let sequence = seq_add(newest, -batches_back);
                 self.sequence(block_of(sequence, self.blocks)) == sequence
             })
             .last()
             .unwrap_or(0);
-        seq_add(newest, -back)
+        seq_add(newest, -batches_back)
     }
 
     /// Returns the newest sequence number, given that batch `found` is in its block. Uses binary search: the blocks after
     /// it have consecutive numbers up to the newest batch, then numbers of the previous pass.
     fn newest_after(&self, found: u32) -> u32 {
-        let mut there = 0;
-        let mut beyond = self.blocks as i64;
-        while beyond - there > 1 {
-            let middle = there + (beyond - there) / 2;
+        let mut reached = 0;
+        let mut end = self.blocks as i64;
+        while end - reached > 1 {
+            let middle = reached + (end - reached) / 2;
             let sequence = seq_add(found, middle);
-            let seen = self.sequence(block_of(sequence, self.blocks));
-            if seen != 0 && BlockTrailer::ahead(seen, sequence) >= 0 {
-                there = middle;
+            let stored_sequence = self.sequence(block_of(sequence, self.blocks));
+            if stored_sequence != 0 && BlockTrailer::ahead(stored_sequence, sequence) >= 0 {
+                reached = middle;
             } else {
-                beyond = middle;
+                end = middle;
             }
         }
-        seq_add(found, there)
+        seq_add(found, reached)
     }
 }
 
-/// Returns whether a sequence number is later than the best one so far (0: none).
-fn is_later(sequence: u32, best: u32) -> bool {
-    best == 0 || BlockTrailer::ahead(sequence, best) > 0
+/// Returns whether a sequence number is later than the newest one so far (0: none).
+fn is_later(sequence: u32, newest: u32) -> bool {
+    newest == 0 || BlockTrailer::ahead(sequence, newest) > 0
 }
 
 /// The result of polling a follower.
@@ -347,7 +351,7 @@ pub struct FollowerStats {
 /// assert!(BlockTrailer { sequence: 1, count: 2, entry_len: 4 }.seal(&mut block));
 /// region.write(BODY + ring.offset(0, 0), &block)?;
 /// assert_eq!(follower.next(), Next::Batch { sequence: 1, count: 2, entries: &[0, 0, 0, 1, 0, 0, 0, 2] });
-/// assert_eq!((follower.position(), follower.seen().entries), (2, 2));
+/// assert_eq!((follower.position(), follower.stats().entries), (2, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -360,7 +364,7 @@ pub struct Follower {
     empty_polls: u32,
     retries: u32,
     scratch: Box<[u8]>,
-    seen: FollowerStats,
+    stats: FollowerStats,
 }
 
 impl Follower {
@@ -378,7 +382,7 @@ impl Follower {
             empty_polls: 0,
             retries,
             scratch,
-            seen: FollowerStats::default(),
+            stats: FollowerStats::default(),
         }
     }
 
@@ -396,8 +400,8 @@ impl Follower {
     }
 
     /// Returns the counters since the follower was created.
-    pub fn seen(&self) -> FollowerStats {
-        self.seen
+    pub fn stats(&self) -> FollowerStats {
+        self.stats
     }
 
     /// Returns the length of an entry, bytes.
@@ -413,7 +417,7 @@ impl Follower {
         if found != self.next {
             return self.mismatch(found);
         }
-        let Some(trailer) = self.view.whole(self.block, &mut self.scratch) else {
+        let Some(trailer) = self.view.read_block(self.block, &mut self.scratch) else {
             return self.retry_later(true);
         };
         // The writer may have overwritten the block between the two reads.
@@ -422,8 +426,8 @@ impl Follower {
         }
         let sequence = self.next;
         self.go_to_next();
-        self.seen.batches += 1;
-        self.seen.entries += u64::from(trailer.count);
+        self.stats.batches += 1;
+        self.stats.entries += u64::from(trailer.count);
         Next::Batch {
             sequence,
             count: trailer.count,
@@ -456,7 +460,7 @@ impl Follower {
         // Ignore a corrupted trailer: its sequence number may be wrong.
         if self
             .view
-            .whole(self.block, &mut self.scratch)
+            .read_block(self.block, &mut self.scratch)
             .is_none_or(|trailer| trailer.sequence != found)
         {
             return self.retry_later(true);
@@ -468,7 +472,7 @@ impl Follower {
     /// distance behind the newest batch.
     fn skip_overwritten(&mut self, found: u32) -> Next<'static> {
         let newest = self.view.newest_after(found);
-        let newest = if self.view.holds(newest, &mut self.scratch) {
+        let newest = if self.view.is_complete(newest, &mut self.scratch) {
             newest
         } else {
             found
@@ -483,7 +487,7 @@ impl Follower {
             seq_add(self.next, 1)
         };
         let lost = BlockTrailer::ahead(to, self.next).unsigned_abs();
-        self.seen.overwritten += lost;
+        self.stats.overwritten += lost;
         self.seek(to);
         Next::Overwritten { lost }
     }
@@ -509,7 +513,7 @@ impl Follower {
         let Some(found) = near.or(far) else { return answer };
         let first = (1..=found).find_map(|by| Some((by, self.later_sequence(by)?)));
         // A later batch is present, so the expected one is lost, unless it has arrived meanwhile. Read its block again.
-        let overwritten = match self.view.whole(self.block, &mut self.scratch) {
+        let overwritten = match self.view.read_block(self.block, &mut self.scratch) {
             Some(trailer) if trailer.sequence == self.next => return answer,
             Some(trailer) if BlockTrailer::ahead(trailer.sequence, self.next) > 0 => {
                 return self.skip_overwritten(trailer.sequence);
@@ -518,15 +522,15 @@ impl Follower {
             None => self.is_writer_here(),
         };
         match first {
-            Some((lost, there)) if there == seq_add(self.next, lost) && !overwritten => {
-                self.seen.missing += lost.unsigned_abs();
-                self.seek(there);
+            Some((lost, reached)) if reached == seq_add(self.next, lost) && !overwritten => {
+                self.stats.missing += lost.unsigned_abs();
+                self.seek(reached);
                 Next::Missing {
                     lost: lost.unsigned_abs(),
                 }
             }
             // A batch of a later pass: the writer has overwritten the expected block, or is overwriting it.
-            Some((_, there)) => self.skip_overwritten(there),
+            Some((_, reached)) => self.skip_overwritten(reached),
             None => answer,
         }
     }
@@ -543,13 +547,14 @@ impl Follower {
     /// or a complete one of a later pass.
     fn later_sequence(&mut self, by: i64) -> Option<u32> {
         let sequence = seq_add(self.next, by);
-        let seen = self.view.sequence(block_of(sequence, self.view.blocks));
-        if seen == sequence {
-            return Some(seen);
+        let stored_sequence = self.view.sequence(block_of(sequence, self.view.blocks));
+        if stored_sequence == sequence {
+            return Some(stored_sequence);
         }
-        let is_later_pass =
-            seen != 0 && BlockTrailer::ahead(seen, sequence) > 0 && self.view.holds(seen, &mut self.scratch);
-        is_later_pass.then_some(seen)
+        let is_later_pass = stored_sequence != 0
+            && BlockTrailer::ahead(stored_sequence, sequence) > 0
+            && self.view.is_complete(stored_sequence, &mut self.scratch);
+        is_later_pass.then_some(stored_sequence)
     }
 
     /// Returns how many distances one empty poll checks. 1,024 polls cover a long ring, but one poll takes only a few

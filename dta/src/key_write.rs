@@ -16,7 +16,7 @@ use crate::query::QueryError;
 use crate::slots::{self, SlotState};
 
 /// Keys per batch whose slots are prefetched before the first is read.
-const GROUP: usize = 32;
+const KEYS_PER_GROUP: usize = 32;
 /// Length of a cache line, bytes.
 const LINE: u64 = 64;
 /// Length of the smallest slot, bytes.
@@ -81,17 +81,17 @@ pub enum Copy {
 /// Slot addresses of a key's copies, and the key's checksum.
 #[derive(Clone, Copy, Debug)]
 struct SlotAddrs<const N: usize> {
-    at: [u64; N],
+    offsets: [u64; N],
     checksum: u32,
 }
 
 impl<const N: usize> SlotAddrs<N> {
-    /// Returns whether slot `n`, whose first word is `words[n]`, holds a copy of the key. If two hashes give the same slot,
+    /// Returns whether slot `copy`, whose first word is `words[copy]`, holds a copy of the key. If two hashes give the same slot,
     /// only the first counts.
     #[inline(always)]
-    fn is_copy(&self, words: &[u64; N], n: usize) -> bool {
-        let at = self.at[n];
-        words[n] != 0 && words[n] as u32 == self.checksum && !self.at[..n].contains(&at)
+    fn is_copy(&self, words: &[u64; N], copy: usize) -> bool {
+        let offset = self.offsets[copy];
+        words[copy] != 0 && words[copy] as u32 == self.checksum && !self.offsets[..copy].contains(&offset)
     }
 }
 
@@ -101,7 +101,7 @@ struct SlotHeads {
     /// Bit n: copy n has the key's checksum.
     matching: u8,
     /// A slot begins with zeros that other bytes follow, so it may be in the middle of a write.
-    begun: bool,
+    has_partial_write: bool,
 }
 
 /// Reads a Key-Write store. Any number of readers can run during writes.
@@ -165,10 +165,10 @@ impl KeyWriteReader {
         }
         let out = out.get_mut(..self.data_len).ok_or(QueryError::OutLength)?;
         Ok(match copies {
-            1 => self.answer_one::<1>(key, policy, out),
-            2 => self.answer_one::<2>(key, policy, out),
-            3 => self.answer_one::<3>(key, policy, out),
-            4 => self.answer_one::<4>(key, policy, out),
+            1 => self.answer_key::<1>(key, policy, out),
+            2 => self.answer_key::<2>(key, policy, out),
+            3 => self.answer_key::<3>(key, policy, out),
+            4 => self.answer_key::<4>(key, policy, out),
             _ => return Err(QueryError::Copies),
         })
     }
@@ -205,23 +205,25 @@ impl KeyWriteReader {
         Ok(())
     }
 
-    /// Reads slot `n` (0 to 3) of a key. The value is in `out` if the result is [`Copy::Value`].
+    /// Reads slot `copy` (0 to 3) of a key. The value is in `out` if the result is [`Copy::Value`].
     ///
     /// # Errors
     /// [`QueryError`] for an invalid key length, slot number or output length.
-    pub fn copy(&self, key: &[u8], n: u8, out: &mut [u8]) -> Result<Copy, QueryError> {
+    pub fn copy(&self, key: &[u8], copy: u8, out: &mut [u8]) -> Result<Copy, QueryError> {
         if !(1..=MAX_KEY).contains(&key.len()) {
             return Err(QueryError::KeyLength);
         }
         let out = out.get_mut(..self.data_len).ok_or(QueryError::OutLength)?;
         let addrs: SlotAddrs<MAX_COPIES> = self.addrs(key);
-        let at = *addrs.at.get(usize::from(n)).ok_or(QueryError::Copies)?;
-        Ok(match slots::read_slot(&self.region, at, addrs.checksum, out) {
-            SlotState::Match => Copy::Value,
-            SlotState::Empty => Copy::Empty,
-            SlotState::Other => Copy::Other,
-            SlotState::Torn => Copy::Torn,
-        })
+        let offset = *addrs.offsets.get(usize::from(copy)).ok_or(QueryError::Copies)?;
+        Ok(
+            match slots::read_slot(&self.region, offset, addrs.checksum, out) {
+                SlotState::Match => Copy::Value,
+                SlotState::Empty => Copy::Empty,
+                SlotState::Other => Copy::Other,
+                SlotState::Torn => Copy::Torn,
+            },
+        )
     }
 
     fn answer_all<K: AsRef<[u8]>, const N: usize>(
@@ -232,12 +234,14 @@ impl KeyWriteReader {
         answers: &mut [Answer],
     ) {
         let mut addrs = [SlotAddrs {
-            at: [0; N],
+            offsets: [0; N],
             checksum: 0,
-        }; GROUP];
-        let mut seen = [SlotHeads::default(); GROUP];
-        let groups = keys.chunks(GROUP).zip(out.chunks_mut(GROUP * self.data_len));
-        for ((keys, out), answers) in groups.zip(answers.chunks_mut(GROUP)) {
+        }; KEYS_PER_GROUP];
+        let mut heads = [SlotHeads::default(); KEYS_PER_GROUP];
+        let groups = keys
+            .chunks(KEYS_PER_GROUP)
+            .zip(out.chunks_mut(KEYS_PER_GROUP * self.data_len));
+        for ((keys, out), answers) in groups.zip(answers.chunks_mut(KEYS_PER_GROUP)) {
             // Three passes per group. Only the last one branches on memory contents, because a mispredicted branch would
             // discard the work already started on the following keys.
             for (key, key_addrs) in keys.iter().zip(&mut addrs) {
@@ -251,24 +255,24 @@ impl KeyWriteReader {
                 }
                 continue;
             }
-            for (key_addrs, seen) in addrs[..keys.len()].iter().zip(&mut seen) {
-                *seen = self.read_heads(key_addrs);
+            for (key_addrs, heads) in addrs[..keys.len()].iter().zip(&mut heads) {
+                *heads = self.read_heads(key_addrs);
             }
             let outs = out.chunks_exact_mut(self.data_len).zip(answers);
-            for ((key_addrs, seen), (out, answer)) in addrs[..keys.len()].iter().zip(&seen).zip(outs) {
-                *answer = self.answer(key_addrs, *seen, policy, out);
+            for ((key_addrs, heads), (out, answer)) in addrs[..keys.len()].iter().zip(&heads).zip(outs) {
+                *answer = self.answer(key_addrs, *heads, policy, out);
             }
         }
     }
 
-    fn answer_one<const N: usize>(&self, key: &[u8], policy: Policy, out: &mut [u8]) -> Answer {
+    fn answer_key<const N: usize>(&self, key: &[u8], policy: Policy, out: &mut [u8]) -> Answer {
         let addrs = self.addrs::<N>(key);
         if self.stride == WORD {
             return self.answer_words(&addrs, policy, out);
         }
         // The loads of the slots' first words are independent, so the CPU overlaps their cache misses.
-        let seen = self.read_heads(&addrs);
-        self.answer(&addrs, seen, policy, out)
+        let heads = self.read_heads(&addrs);
+        self.answer(&addrs, heads, policy, out)
     }
 
     /// Answers a query on slots of one word. A single load reads all of a slot, so it is never half-written.
@@ -277,30 +281,30 @@ impl KeyWriteReader {
         // Keeps the checksum and the store's data bytes, and drops the padding after them.
         let mask = u64::MAX >> (8 * (WORD as usize - CHECKSUM).saturating_sub(self.data_len));
         let words = addrs
-            .at
-            .map(|at| u64::from_le(self.region.load_u64(at).unwrap_or(0)));
+            .offsets
+            .map(|offset| u64::from_le(self.region.load_u64(offset).unwrap_or(0)));
         let mut copies = 0;
         let mut agreeing = 0;
-        let mut best = 0;
-        for (n, word) in words.iter().enumerate() {
-            let alike = (0..N)
-                .map(|m| u8::from(addrs.is_copy(&words, m) & ((words[m] ^ word) & mask == 0)))
+        let mut best_copy = 0;
+        for (copy, word) in words.iter().enumerate() {
+            let equal_copies = (0..N)
+                .map(|other| u8::from(addrs.is_copy(&words, other) & ((words[other] ^ word) & mask == 0)))
                 .sum::<u8>();
-            let is_copy = addrs.is_copy(&words, n);
-            let alike = if is_copy { alike } else { 0 };
+            let is_copy = addrs.is_copy(&words, copy);
+            let equal_copies = if is_copy { equal_copies } else { 0 };
             copies += u8::from(is_copy);
-            if alike > agreeing && (agreeing == 0 || policy != Policy::First) {
-                agreeing = alike;
-                best = n;
+            if equal_copies > agreeing && (agreeing == 0 || policy != Policy::First) {
+                agreeing = equal_copies;
+                best_copy = copy;
             }
         }
         // Unconditional, to avoid a branch: `out` is unspecified if nothing was found.
-        let value = (words[best] >> (8 * CHECKSUM)).to_le_bytes();
+        let value = (words[best_copy] >> (8 * CHECKSUM)).to_le_bytes();
         match <&mut [u8; 4]>::try_from(&mut *out) {
             Ok(out) => out.copy_from_slice(&value[..4]),
             Err(_) => out.iter_mut().zip(value).for_each(|(out, byte)| *out = byte),
         }
-        let enough = match policy {
+        let is_accepted = match policy {
             Policy::First => {
                 return if copies == 0 {
                     Answer::Empty
@@ -316,7 +320,7 @@ impl KeyWriteReader {
         };
         match copies {
             0 => Answer::Empty,
-            _ if enough => Answer::Found { copies, agreeing },
+            _ if is_accepted => Answer::Found { copies, agreeing },
             _ => Answer::Ambiguous { copies, agreeing },
         }
     }
@@ -324,26 +328,26 @@ impl KeyWriteReader {
     /// Reads the first words of a key's slots.
     #[inline(always)]
     fn read_heads<const N: usize>(&self, addrs: &SlotAddrs<N>) -> SlotHeads {
-        let mut seen = SlotHeads::default();
-        for (n, at) in addrs.at.iter().enumerate() {
+        let mut heads = SlotHeads::default();
+        for (copy, offset) in addrs.offsets.iter().enumerate() {
             // Cannot fail: the geometry keeps addresses in range and aligned.
-            let head = self.word(*at);
-            seen.matching |= u8::from(slots::begins_with(head, addrs.checksum)) << n;
+            let head = self.word(*offset);
+            heads.matching |= u8::from(slots::has_checksum(head, addrs.checksum)) << copy;
             let rest = match self.stride {
                 8 => 0,
-                16 => self.word(*at + 8),
-                32 => self.word(*at + 8) | self.word(*at + 16) | self.word(*at + 24),
+                16 => self.word(*offset + 8),
+                32 => self.word(*offset + 8) | self.word(*offset + 16) | self.word(*offset + 24),
                 // Too long to check here: a slot that begins with zeros counts as possibly being written.
                 _ => 1,
             };
-            seen.begun |= head == 0 && rest != 0;
+            heads.has_partial_write |= head == 0 && rest != 0;
         }
-        seen
+        heads
     }
 
     #[inline(always)]
-    fn word(&self, at: u64) -> u64 {
-        self.region.load_u64(at).unwrap_or(0)
+    fn word(&self, offset: u64) -> u64 {
+        self.region.load_u64(offset).unwrap_or(0)
     }
 
     #[inline(always)]
@@ -352,21 +356,21 @@ impl KeyWriteReader {
             Family::V1 => slots_n::<N>(key),
             Family::Artifact => {
                 let all = self.family.hashes(key);
-                (std::array::from_fn(|n| all.slots[n]), all.checksum)
+                (std::array::from_fn(|copy| all.slots[copy]), all.checksum)
             }
         };
         SlotAddrs {
-            at: hashes.map(|hash| BODY + slot(hash, self.slots) * self.stride),
+            offsets: hashes.map(|hash| BODY + slot(hash, self.slots) * self.stride),
             checksum,
         }
     }
 
     #[inline(always)]
     fn prefetch<const N: usize>(&self, addrs: &SlotAddrs<N>) {
-        for at in addrs.at {
+        for offset in addrs.offsets {
             let mut line = 0;
             while line < self.stride {
-                self.region.prefetch(at + line);
+                self.region.prefetch(offset + line);
                 line += LINE;
             }
         }
@@ -376,35 +380,45 @@ impl KeyWriteReader {
     fn answer<const N: usize>(
         &self,
         addrs: &SlotAddrs<N>,
-        seen: SlotHeads,
+        heads: SlotHeads,
         policy: Policy,
         out: &mut [u8],
     ) -> Answer {
-        if seen.matching == 0 && !seen.begun {
+        if heads.matching == 0 && !heads.has_partial_write {
             return Answer::Empty;
         }
-        let first = seen.matching.trailing_zeros() as usize;
+        let first_copy = heads.matching.trailing_zeros() as usize;
         match policy {
-            Policy::First => match addrs.at.get(first) {
-                Some(at) if slots::read_slot(&self.region, *at, addrs.checksum, out) == SlotState::Match => {
+            Policy::First => match addrs.offsets.get(first_copy) {
+                Some(offset)
+                    if slots::read_slot(&self.region, *offset, addrs.checksum, out) == SlotState::Match =>
+                {
                     Answer::Found {
                         copies: 1,
                         agreeing: 1,
                     }
                 }
-                _ => self.first(addrs, out),
+                _ => self.answer_first_copy(addrs, out),
             },
-            _ if seen.matching.is_power_of_two() && !seen.begun => self.only(addrs, first, policy, out),
-            Policy::Majority => self.agreed(addrs, out, is_majority),
-            Policy::Strict => self.agreed(addrs, out, is_strict::<N>),
+            _ if heads.matching.is_power_of_two() && !heads.has_partial_write => {
+                self.answer_single_copy(addrs, first_copy, policy, out)
+            }
+            Policy::Majority => self.answer_by_agreement(addrs, out, is_majority),
+            Policy::Strict => self.answer_by_agreement(addrs, out, is_strict::<N>),
         }
     }
 
-    /// Answers a query for which copy `n` is the only one with the key's checksum.
+    /// Answers a query for which `copy` is the only copy with the key's checksum.
     #[inline(always)]
-    fn only<const N: usize>(&self, addrs: &SlotAddrs<N>, n: usize, policy: Policy, out: &mut [u8]) -> Answer {
-        if slots::read_slot(&self.region, addrs.at[n], addrs.checksum, out) != SlotState::Match {
-            return self.agreed(
+    fn answer_single_copy<const N: usize>(
+        &self,
+        addrs: &SlotAddrs<N>,
+        copy: usize,
+        policy: Policy,
+        out: &mut [u8],
+    ) -> Answer {
+        if slots::read_slot(&self.region, addrs.offsets[copy], addrs.checksum, out) != SlotState::Match {
+            return self.answer_by_agreement(
                 addrs,
                 out,
                 if policy == Policy::Strict {
@@ -428,71 +442,71 @@ impl KeyWriteReader {
 
     /// Slow path of [`Policy::First`]: reads slot by slot, with retries, until one has the key's checksum.
     #[cold]
-    fn first<const N: usize>(&self, addrs: &SlotAddrs<N>, out: &mut [u8]) -> Answer {
-        let mut torn = false;
-        for at in addrs.at {
-            match slots::read_slot(&self.region, at, addrs.checksum, out) {
+    fn answer_first_copy<const N: usize>(&self, addrs: &SlotAddrs<N>, out: &mut [u8]) -> Answer {
+        let mut is_torn = false;
+        for offset in addrs.offsets {
+            match slots::read_slot(&self.region, offset, addrs.checksum, out) {
                 SlotState::Match => {
                     return Answer::Found {
                         copies: 1,
                         agreeing: 1,
                     };
                 }
-                SlotState::Torn => torn = true,
+                SlotState::Torn => is_torn = true,
                 SlotState::Empty | SlotState::Other => {}
             }
         }
-        if torn { Answer::Torn } else { Answer::Empty }
+        if is_torn { Answer::Torn } else { Answer::Empty }
     }
 
     /// Slow path of the other policies: reads one copy after the other and counts the copies with the same value, until
-    /// `enough(copies, agreeing)` holds.
+    /// `is_accepted(copies, agreeing)` holds.
     #[inline]
-    fn agreed<const N: usize>(
+    fn answer_by_agreement<const N: usize>(
         &self,
         addrs: &SlotAddrs<N>,
         out: &mut [u8],
-        enough: fn(u8, u8) -> bool,
+        is_accepted: fn(u8, u8) -> bool,
     ) -> Answer {
         let mut best = (0, 0);
-        let mut torn = false;
-        for (n, at) in addrs.at.iter().enumerate() {
-            if addrs.at[..n].contains(at) {
+        let mut is_torn = false;
+        for (copy, offset) in addrs.offsets.iter().enumerate() {
+            if addrs.offsets[..copy].contains(offset) {
                 continue;
             }
-            match slots::read_slot(&self.region, *at, addrs.checksum, out) {
+            match slots::read_slot(&self.region, *offset, addrs.checksum, out) {
                 SlotState::Match => {}
                 state => {
-                    torn |= state == SlotState::Torn;
+                    is_torn |= state == SlotState::Torn;
                     continue;
                 }
             }
-            let (copies, agreeing) = self.count(addrs, n, out);
-            if enough(copies, agreeing) {
+            let (copies, agreeing) = self.compare_copies(addrs, copy, out);
+            if is_accepted(copies, agreeing) {
                 return Answer::Found { copies, agreeing };
             }
             best = best.max((agreeing, copies));
         }
         match best {
-            (0, _) if torn => Answer::Torn,
+            (0, _) if is_torn => Answer::Torn,
             (0, _) => Answer::Empty,
             (agreeing, copies) => Answer::Ambiguous { copies, agreeing },
         }
     }
 
-    /// Returns the number of copies with the key's checksum, and how many of them equal `data`, the value of copy `n`.
+    /// Returns the number of copies with the key's checksum, and how many of them equal `data`, the value of `copy`.
     #[inline]
-    fn count<const N: usize>(&self, addrs: &SlotAddrs<N>, n: usize, data: &[u8]) -> (u8, u8) {
+    fn compare_copies<const N: usize>(&self, addrs: &SlotAddrs<N>, copy: usize, data: &[u8]) -> (u8, u8) {
         let mut copies = 1;
         let mut agreeing = 1;
-        for (m, at) in addrs.at.iter().enumerate() {
+        for (other, offset) in addrs.offsets.iter().enumerate() {
             // If two hashes give the same slot, it counts as one copy.
-            if m == n || addrs.at[..m].contains(at) || *at == addrs.at[n] {
+            if other == copy || addrs.offsets[..other].contains(offset) || *offset == addrs.offsets[copy] {
                 continue;
             }
-            if let Some(alike) = slots::compare(&self.region, *at, addrs.checksum, data) {
+            if let Some(is_equal) = slots::compare(&self.region, *offset, addrs.checksum, data) {
                 copies += 1;
-                agreeing += u8::from(alike);
+                agreeing += u8::from(is_equal);
             }
         }
         (copies, agreeing)

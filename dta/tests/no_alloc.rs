@@ -128,6 +128,6 @@ fn questions_allocate_nothing() {
         assert!(!chunk.is_empty());
     }
     assert_eq!(allocations() - before, 0);
-    let seen = follower.seen();
+    let seen = follower.stats();
     assert!(seen.batches > 0 && seen.overwritten > 0, "{seen:?}");
 }

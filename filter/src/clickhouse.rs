@@ -9,8 +9,10 @@ use crate::field::Field;
 use crate::path::{Pattern, Step};
 use crate::test::{Expression, Test};
 
-/// First and last IPv4 address as stored in IPv6 columns.
-const MAPPED: (&str, &str) = ("::ffff:0.0.0.0", "::ffff:255.255.255.255");
+/// First IPv4 address as stored in IPv6 columns.
+const FIRST_MAPPED_IPV4: &str = "::ffff:0.0.0.0";
+/// Last IPv4 address as stored in IPv6 columns.
+const LAST_MAPPED_IPV4: &str = "::ffff:255.255.255.255";
 /// Condition that a row's flow has addresses rather than only a flow ID.
 const HAS_ADDRESSES: &str = "flow != '' AND NOT startsWith(flow, 'flow-id:')";
 /// Condition that the flow's text has ports, as in `a:1>b:2/6` and `[a]:1>[b]:2/6`.
@@ -24,20 +26,23 @@ type AddParameter<'a> = &'a mut dyn FnMut(&str, String) -> String;
 /// Translates an expression to a condition that evaluates to 1, 0 or NULL.
 pub(crate) fn condition(expression: &Expression, parameter: AddParameter<'_>) -> String {
     match expression {
-        Expression::And(parts) => join(parts, " AND ", "1", parameter),
-        Expression::Or(parts) => join(parts, " OR ", "0", parameter),
-        Expression::Not(part) => format!("(NOT {})", condition(part, parameter)),
+        Expression::And(operands) => join(operands, " AND ", "1", parameter),
+        Expression::Or(operands) => join(operands, " OR ", "0", parameter),
+        Expression::Not(operand) => format!("(NOT {})", condition(operand, parameter)),
         Expression::Test(test) => test_condition(test, parameter),
     }
 }
 
-/// Joins the conditions of all parts by `word`; `none` is the condition for no parts.
-fn join(parts: &[Expression], word: &str, none: &str, parameter: AddParameter<'_>) -> String {
-    let parts: Vec<String> = parts.iter().map(|part| condition(part, parameter)).collect();
-    if parts.is_empty() {
-        none.to_owned()
+/// Joins the conditions of all operands by `operator`; `empty` is the condition for no operands.
+fn join(operands: &[Expression], operator: &str, empty: &str, parameter: AddParameter<'_>) -> String {
+    let conditions: Vec<String> = operands
+        .iter()
+        .map(|operand| condition(operand, parameter))
+        .collect();
+    if conditions.is_empty() {
+        empty.to_owned()
     } else {
-        format!("({})", parts.join(word))
+        format!("({})", conditions.join(operator))
     }
 }
 
@@ -65,9 +70,9 @@ fn test_condition(test: &Test, parameter: AddParameter<'_>) -> String {
                 .collect();
             format!("if({} = '', NULL, {})", field.name(), or_terms(&terms))
         }
-        Test::Contains(field, part) => {
-            let part = parameter("String", part.clone());
-            format!("if({0} = '', NULL, position({0}, {part}) > 0)", field.name())
+        Test::Contains(field, substring) => {
+            let substring = parameter("String", substring.clone());
+            format!("if({0} = '', NULL, position({0}, {substring}) > 0)", field.name())
         }
         Test::Path(patterns) => {
             let text = "concat('>', arrayStringConcat(path, '>'), '>')";
@@ -95,9 +100,9 @@ fn address_condition(field: Field, prefixes: &[Prefix], parameter: AddParameter<
             let mut term = format!("{column} BETWEEN {first} AND {last}");
             // IPv4 addresses are stored mapped into ::ffff:0:0/96; an IPv6 prefix must not match them.
             if prefix.is_v6() && prefix.len() < 96 {
-                let v4 = parameter("IPv6", MAPPED.0.to_owned());
-                let end = parameter("IPv6", MAPPED.1.to_owned());
-                term = format!("({term} AND NOT {column} BETWEEN {v4} AND {end})");
+                let first_v4 = parameter("IPv6", FIRST_MAPPED_IPV4.to_owned());
+                let last_v4 = parameter("IPv6", LAST_MAPPED_IPV4.to_owned());
+                term = format!("({term} AND NOT {column} BETWEEN {first_v4} AND {last_v4})");
             }
             terms.push(term);
         }
@@ -160,19 +165,19 @@ fn first_value(metric: Metric) -> &'static str {
 fn bounds(prefix: &Prefix) -> (String, String) {
     match prefix.network() {
         IpAddr::V4(first) => {
-            // Host bits. With the full prefix length the shift overflows, and there are none.
-            let rest = u32::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
-            let last = Ipv4Addr::from(u32::from(first) | rest);
+            // With the full prefix length the shift overflows, and there are no host bits.
+            let host_bits = u32::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
+            let last = Ipv4Addr::from(u32::from(first) | host_bits);
             (
                 first.to_ipv6_mapped().to_string(),
                 last.to_ipv6_mapped().to_string(),
             )
         }
         IpAddr::V6(first) => {
-            let rest = u128::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
+            let host_bits = u128::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
             (
                 first.to_string(),
-                Ipv6Addr::from(u128::from(first) | rest).to_string(),
+                Ipv6Addr::from(u128::from(first) | host_bits).to_string(),
             )
         }
     }

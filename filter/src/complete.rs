@@ -28,20 +28,21 @@ pub fn complete(text: &str, view: View, nodes: &[&str], reasons: &[&str]) -> Vec
     let mut scanner = Scanner::new(text);
     let mut expected = Expected::Test;
     loop {
-        let at = scanner.at();
+        let start = scanner.offset();
         let next = match expected {
             Expected::Test => after_test(&mut scanner, view),
             Expected::Operator(field) => scanner
-                .operator()
+                .read_operator()
                 .map(|operator| Expected::Value(field, operator)),
             Expected::Value(field, operator) => after_value(&mut scanner, field, operator),
             Expected::End => after_end(&mut scanner),
         };
         // A word that ends at the cursor may be incomplete, so it is completed rather than skipped.
-        let is_partial = scanner.rest().is_empty() && !text.ends_with([' ', '(', ')']) && at < scanner.at();
+        let is_partial =
+            scanner.rest().is_empty() && !text.ends_with([' ', '(', ')']) && start < scanner.offset();
         match next {
             Some(next) if !is_partial => expected = next,
-            _ => return proposals(text, at, expected, view, (nodes, reasons)),
+            _ => return proposals(text, start, expected, view, (nodes, reasons)),
         }
     }
 }
@@ -63,26 +64,26 @@ fn after_test(scanner: &mut Scanner<'_>, view: View) -> Option<Expected> {
     if scanner.is_at_end() {
         return None;
     }
-    if scanner.symbol("(") || scanner.word("not") {
+    if scanner.skip_symbol("(") || scanner.skip_word("not") {
         return Some(Expected::Test);
     }
-    let name = scanner.name();
+    let name = scanner.peek_name();
     if let Some(field) = Field::from_name(name, view) {
         scanner.skip(name.len());
         return Some(Expected::Operator(field));
     }
-    scanner.value().ok().map(|_| Expected::End)
+    scanner.read_value().ok().map(|_| Expected::End)
 }
 
 fn after_value(scanner: &mut Scanner<'_>, field: Field, operator: Operator) -> Option<Expected> {
     if scanner.is_at_end() {
         return None;
     }
-    if operator == Operator::In && (scanner.symbol("(") || scanner.symbol(",")) {
+    if operator == Operator::In && (scanner.skip_symbol("(") || scanner.skip_symbol(",")) {
         return Some(Expected::Value(field, operator));
     }
-    scanner.value().ok()?;
-    Some(if scanner.symbol(",") {
+    scanner.read_value().ok()?;
+    Some(if scanner.skip_symbol(",") {
         Expected::Value(field, operator)
     } else {
         Expected::End
@@ -93,10 +94,10 @@ fn after_end(scanner: &mut Scanner<'_>) -> Option<Expected> {
     if scanner.is_at_end() {
         return None;
     }
-    if scanner.symbol(")") {
+    if scanner.skip_symbol(")") {
         return Some(Expected::End);
     }
-    (scanner.word("and") || scanner.word("or")).then_some(Expected::Test)
+    (scanner.skip_word("and") || scanner.skip_word("or")).then_some(Expected::Test)
 }
 
 fn proposals(

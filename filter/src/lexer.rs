@@ -7,19 +7,19 @@ use crate::field::Operator;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'a> {
     text: &'a str,
-    at: usize,
+    offset: usize,
 }
 
 /// A value with its position in the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece<'a> {
+pub(crate) struct ValueToken<'a> {
     pub(crate) text: &'a str,
     pub(crate) start: usize,
     /// The value was in quotation marks, which `text` does not contain.
     pub(crate) is_quoted: bool,
 }
 
-impl Piece<'_> {
+impl ValueToken<'_> {
     /// Returns the length in the source text in bytes, including quotation marks.
     pub(crate) fn length(&self) -> usize {
         self.text.len() + 2 * usize::from(self.is_quoted)
@@ -28,51 +28,51 @@ impl Piece<'_> {
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+        Self { text, offset: 0 }
     }
 
-    pub(crate) fn at(&self) -> usize {
-        self.at
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
     }
 
     pub(crate) fn rest(&self) -> &'a str {
-        &self.text[self.at..]
+        &self.text[self.offset..]
     }
 
-    pub(crate) fn blanks(&mut self) {
-        self.at += self.rest().len() - self.rest().trim_start().len();
+    pub(crate) fn skip_blanks(&mut self) {
+        self.offset += self.rest().len() - self.rest().trim_start().len();
     }
 
     pub(crate) fn is_at_end(&mut self) -> bool {
-        self.blanks();
+        self.skip_blanks();
         self.rest().is_empty()
     }
 
     /// Skips this symbol if it is next, and returns whether it was.
-    pub(crate) fn symbol(&mut self, symbol: &str) -> bool {
-        self.blanks();
+    pub(crate) fn skip_symbol(&mut self, symbol: &str) -> bool {
+        self.skip_blanks();
         let is_next = self.rest().starts_with(symbol);
-        self.at += symbol.len() * usize::from(is_next);
+        self.offset += symbol.len() * usize::from(is_next);
         is_next
     }
 
     /// Skips this word if it is next, and returns whether it was.
-    pub(crate) fn word(&mut self, word: &str) -> bool {
-        let is_next = self.name() == word;
-        self.at += word.len() * usize::from(is_next);
+    pub(crate) fn skip_word(&mut self, word: &str) -> bool {
+        let is_next = self.peek_name() == word;
+        self.offset += word.len() * usize::from(is_next);
         is_next
     }
 
     /// Returns the next name without skipping it, or an empty string if something else is next.
-    pub(crate) fn name(&mut self) -> &'a str {
-        self.blanks();
+    pub(crate) fn peek_name(&mut self) -> &'a str {
+        self.skip_blanks();
         let rest = self.rest();
         let length = rest
             .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
             .unwrap_or(rest.len());
         // `10.0.0.1` and `spine-1` are values rather than names.
-        let goes_on = rest[length..].starts_with(['.', ':', '-', '/', '*', '?']);
-        if goes_on || rest.starts_with(|c: char| c.is_ascii_digit()) {
+        let is_value = rest[length..].starts_with(['.', ':', '-', '/', '*', '?']);
+        if is_value || rest.starts_with(|c: char| c.is_ascii_digit()) {
             ""
         } else {
             &rest[..length]
@@ -80,29 +80,29 @@ impl<'a> Scanner<'a> {
     }
 
     pub(crate) fn skip(&mut self, bytes: usize) {
-        self.at += bytes;
+        self.offset += bytes;
     }
 
-    pub(crate) fn operator(&mut self) -> Option<Operator> {
+    pub(crate) fn read_operator(&mut self) -> Option<Operator> {
         Operator::ALL.into_iter().find(|operator| match operator {
-            Operator::In => self.word(operator.text()),
-            _ => self.symbol(operator.text()),
+            Operator::In => self.skip_word(operator.text()),
+            _ => self.skip_symbol(operator.text()),
         })
     }
 
     /// Reads a value, in quotation marks or not.
     ///
     /// Returns advice for an error message if there is no value, or if its quotation marks are not closed.
-    pub(crate) fn value(&mut self) -> Result<Piece<'a>, &'static str> {
-        self.blanks();
+    pub(crate) fn read_value(&mut self) -> Result<ValueToken<'a>, &'static str> {
+        self.skip_blanks();
         let rest = self.rest();
-        let start = self.at;
+        let start = self.offset;
         if let Some(quoted) = rest.strip_prefix('"') {
             let Some(length) = quoted.find('"') else {
                 return Err("close the quotes with another \"");
             };
-            self.at += length + 2;
-            return Ok(Piece {
+            self.offset += length + 2;
+            return Ok(ValueToken {
                 text: &quoted[..length],
                 start,
                 is_quoted: true,
@@ -111,11 +111,11 @@ impl<'a> Scanner<'a> {
         let length = rest
             .find(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '"'))
             .unwrap_or(rest.len());
-        self.at += length;
+        self.offset += length;
         if length == 0 {
             return Err("a value is missing here");
         }
-        Ok(Piece {
+        Ok(ValueToken {
             text: &rest[..length],
             start,
             is_quoted: false,

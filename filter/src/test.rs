@@ -53,7 +53,7 @@ pub struct Required {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Expression {
-    /// True if all parts are true, and for no parts.
+    /// True if all operands are true, and for no operands.
     And(Vec<Self>),
     Or(Vec<Self>),
     Not(Box<Self>),
@@ -78,17 +78,17 @@ pub(crate) enum Test {
 impl Expression {
     pub(crate) fn truth(&self, facts: &Facts<'_>) -> Option<bool> {
         match self {
-            Self::And(parts) => combine(parts.iter().map(|part| part.truth(facts)), false),
-            Self::Or(parts) => combine(parts.iter().map(|part| part.truth(facts)), true),
-            Self::Not(part) => part.truth(facts).map(|truth| !truth),
+            Self::And(operands) => combine(operands.iter().map(|operand| operand.truth(facts)), false),
+            Self::Or(operands) => combine(operands.iter().map(|operand| operand.truth(facts)), true),
+            Self::Not(operand) => operand.truth(facts).map(|truth| !truth),
             Self::Test(test) => test.truth(facts),
         }
     }
 
     pub(crate) fn tests(&self) -> usize {
         match self {
-            Self::And(parts) | Self::Or(parts) => parts.iter().map(Self::tests).sum(),
-            Self::Not(part) => part.tests(),
+            Self::And(operands) | Self::Or(operands) => operands.iter().map(Self::tests).sum(),
+            Self::Not(operand) => operand.tests(),
             Self::Test(Test::Address(_, values)) => values.len(),
             Self::Test(Test::Number(_, values)) => values.len().max(1),
             Self::Test(Test::Text(_, values)) => values.len(),
@@ -99,8 +99,8 @@ impl Expression {
 
     pub(crate) fn asks_nodes(&self) -> bool {
         match self {
-            Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::asks_nodes),
-            Self::Not(part) => part.asks_nodes(),
+            Self::And(operands) | Self::Or(operands) => operands.iter().any(Self::asks_nodes),
+            Self::Not(operand) => operand.asks_nodes(),
             Self::Test(Test::Path(_) | Test::Number(Field::Hops | Field::Node, _)) => true,
             Self::Test(Test::Number(Field::Value(metric), _)) => *metric != Metric::FlowLatency,
             Self::Test(_) => false,
@@ -108,11 +108,13 @@ impl Expression {
     }
 
     /// Adds the values at which the result of a test of this field can change.
-    pub(crate) fn bounds(&self, of: Field, bounds: &mut Vec<u64>) {
+    pub(crate) fn bounds(&self, of_field: Field, bounds: &mut Vec<u64>) {
         match self {
-            Self::And(parts) | Self::Or(parts) => parts.iter().for_each(|part| part.bounds(of, bounds)),
-            Self::Not(part) => part.bounds(of, bounds),
-            Self::Test(Test::Number(field, ranges)) if *field == of => {
+            Self::And(operands) | Self::Or(operands) => operands
+                .iter()
+                .for_each(|operand| operand.bounds(of_field, bounds)),
+            Self::Not(operand) => operand.bounds(of_field, bounds),
+            Self::Test(Test::Number(field, ranges)) if *field == of_field => {
                 let ends = ranges
                     .iter()
                     .flat_map(|(first, last)| [Some(*first), last.checked_add(1)]);
@@ -125,8 +127,10 @@ impl Expression {
     /// Adds the tested fields to `fields`, without duplicates.
     pub(crate) fn fields(&self, fields: &mut Vec<Field>) {
         let field = match self {
-            Self::And(parts) | Self::Or(parts) => return parts.iter().for_each(|part| part.fields(fields)),
-            Self::Not(part) => return part.fields(fields),
+            Self::And(operands) | Self::Or(operands) => {
+                return operands.iter().for_each(|operand| operand.fields(fields));
+            }
+            Self::Not(operand) => return operand.fields(fields),
             Self::Test(Test::Path(_)) => Field::Path,
             Self::Test(
                 Test::Address(field, _)
@@ -143,7 +147,7 @@ impl Expression {
     pub(crate) fn required(&self) -> Required {
         let mut required = Required::default();
         let tests = match self {
-            Self::And(parts) => &parts[..],
+            Self::And(operands) => &operands[..],
             other => std::slice::from_ref(other),
         };
         for test in tests {
@@ -185,7 +189,7 @@ impl Test {
     fn truth(&self, facts: &Facts<'_>) -> Option<bool> {
         match self {
             Self::Address(field, prefixes) => {
-                let flow = addressed(facts)?;
+                let flow = flow_with_addresses(facts)?;
                 let src = flow.src_octets();
                 let dst = flow.dst_octets();
                 Some(prefixes.iter().any(|prefix| match field {
@@ -201,8 +205,10 @@ impl Test {
                 }
                 number(*field, facts).map(|number| contains(ranges, number))
             }
-            Self::Text(field, texts) => text(*field, facts, |text| texts.iter().any(|one| one == text)),
-            Self::Contains(field, part) => text(*field, facts, |text| text.contains(&**part)),
+            Self::Text(field, texts) => text(*field, facts, |text| {
+                texts.iter().any(|candidate| candidate == text)
+            }),
+            Self::Contains(field, substring) => text(*field, facts, |text| text.contains(&**substring)),
             Self::Path(patterns) => {
                 (!facts.path.is_empty()).then(|| patterns.iter().any(|pattern| pattern.is_in(facts.path)))
             }
@@ -217,7 +223,7 @@ fn contains(ranges: &[(u64, u64)], number: u64) -> bool {
 }
 
 /// Returns the flow if its addresses are known, rather than only its flow ID.
-fn addressed<'a>(facts: &Facts<'a>) -> Option<&'a FlowKey> {
+fn flow_with_addresses<'a>(facts: &Facts<'a>) -> Option<&'a FlowKey> {
     facts.flow.filter(|flow| flow.known_id().is_none())
 }
 
@@ -225,7 +231,7 @@ fn number(field: Field, facts: &Facts<'_>) -> Option<u64> {
     match field {
         Field::SrcPort => facts.flow?.src_port().map(u64::from),
         Field::DstPort => facts.flow?.dst_port().map(u64::from),
-        Field::Proto => addressed(facts).map(|flow| flow.proto().into()),
+        Field::Proto => flow_with_addresses(facts).map(|flow| flow.proto().into()),
         Field::Node => facts.node.map(u64::from),
         Field::Interface => facts.interface.map(u64::from),
         Field::Queue => facts.queue.map(u64::from),
@@ -237,15 +243,15 @@ fn number(field: Field, facts: &Facts<'_>) -> Option<u64> {
     }
 }
 
-fn text(field: Field, facts: &Facts<'_>, is: impl Fn(&str) -> bool) -> Option<bool> {
+fn text(field: Field, facts: &Facts<'_>, is_match: impl Fn(&str) -> bool) -> Option<bool> {
     match field {
         Field::Flow => facts.flow.map(|flow| match facts.flow_text {
-            Some(text) => is(text.get_or_init(|| flow.to_string())),
-            None => is(&flow.to_string()),
+            Some(text) => is_match(text.get_or_init(|| flow.to_string())),
+            None => is_match(&flow.to_string()),
         }),
-        Field::Kind => facts.kind.map(is),
-        Field::Metric => facts.metric.map(is),
-        Field::Rule => facts.rule.map(is),
+        Field::Kind => facts.kind.map(is_match),
+        Field::Metric => facts.metric.map(is_match),
+        Field::Rule => facts.rule.map(is_match),
         _ => None,
     }
 }

@@ -38,30 +38,36 @@ pub(crate) unsafe fn store(target: *mut u8, bytes: &[u8]) {
 /// As of [`store`].
 #[inline(never)]
 unsafe fn store_any(target: *mut u8, bytes: &[u8]) {
-    let (mut words, rest) = bytes.as_chunks::<WORD>();
-    let mut at = target;
+    let (mut words, tail) = bytes.as_chunks::<WORD>();
+    let mut cursor = target;
     // Compilers copy an unaligned word through the stack; an aligned word takes one instruction.
     if target.addr().is_multiple_of(WORD) {
-        while let Some((four, others)) = words.split_first_chunk::<4>() {
+        while let Some((group, others)) = words.split_first_chunk::<4>() {
             // SAFETY: the next four words of the target, which is aligned.
-            unsafe { store_words(at, four) };
-            (at, words) = (at.wrapping_add(4 * WORD), others);
+            unsafe { store_words(cursor, group) };
+            cursor = cursor.wrapping_add(4 * WORD);
+            words = others;
         }
-        while let Some((one, others)) = words.split_first_chunk::<1>() {
+        while let Some((word, others)) = words.split_first_chunk::<1>() {
             // SAFETY: the next word of the target, which is aligned.
-            unsafe { store_words(at, one) };
-            (at, words) = (at.wrapping_add(WORD), others);
+            unsafe { store_words(cursor, word) };
+            cursor = cursor.wrapping_add(WORD);
+            words = others;
         }
     } else {
         for word in words {
             // SAFETY: one of the words of the target; `Word` may lie at any address.
-            unsafe { at.cast::<Word>().write_volatile(Word(u64::from_ne_bytes(*word))) };
-            at = at.wrapping_add(WORD);
+            unsafe {
+                cursor
+                    .cast::<Word>()
+                    .write_volatile(Word(u64::from_ne_bytes(*word)))
+            };
+            cursor = cursor.wrapping_add(WORD);
         }
     }
-    for (index, byte) in rest.iter().enumerate() {
+    for (index, byte) in tail.iter().enumerate() {
         // SAFETY: fewer than eight bytes behind the last word, all of them of the target.
-        unsafe { at.wrapping_add(index).write_volatile(*byte) };
+        unsafe { cursor.wrapping_add(index).write_volatile(*byte) };
     }
 }
 
@@ -103,16 +109,16 @@ unsafe fn store_words<const N: usize>(target: *mut u8, words: &[[u8; WORD]; N]) 
 /// `source..source + out.len()` is inside a mapping.
 #[inline(always)]
 pub(crate) unsafe fn load(source: *const u8, out: &mut [u8]) {
-    let (words, rest) = out.as_chunks_mut::<WORD>();
-    let mut at = source;
+    let (words, tail) = out.as_chunks_mut::<WORD>();
+    let mut cursor = source;
     for word in words {
         // SAFETY: one of the words of the source; `Word` may lie at any address.
-        *word = unsafe { at.cast::<Word>().read_volatile() }.0.to_ne_bytes();
-        at = at.wrapping_add(WORD);
+        *word = unsafe { cursor.cast::<Word>().read_volatile() }.0.to_ne_bytes();
+        cursor = cursor.wrapping_add(WORD);
     }
-    for (index, byte) in rest.iter_mut().enumerate() {
+    for (index, byte) in tail.iter_mut().enumerate() {
         // SAFETY: fewer than eight bytes behind the last word, all of them of the source.
-        *byte = unsafe { at.wrapping_add(index).read_volatile() };
+        *byte = unsafe { cursor.wrapping_add(index).read_volatile() };
     }
 }
 
@@ -122,17 +128,17 @@ pub(crate) unsafe fn load(source: *const u8, out: &mut [u8]) {
 /// `source..source + bytes.len()` is inside a mapping.
 #[inline(always)]
 pub(crate) unsafe fn equal(source: *const u8, bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<WORD>();
-    let mut at = source;
+    let (words, tail) = bytes.as_chunks::<WORD>();
+    let mut cursor = source;
     let mut different = 0;
     for word in words {
         // SAFETY: one of the words of the source; `Word` may lie at any address.
-        different |= unsafe { at.cast::<Word>().read_volatile() }.0 ^ u64::from_ne_bytes(*word);
-        at = at.wrapping_add(WORD);
+        different |= unsafe { cursor.cast::<Word>().read_volatile() }.0 ^ u64::from_ne_bytes(*word);
+        cursor = cursor.wrapping_add(WORD);
     }
-    for (index, byte) in rest.iter().enumerate() {
+    for (index, byte) in tail.iter().enumerate() {
         // SAFETY: fewer than eight bytes behind the last word, all of them of the source.
-        different |= u64::from(unsafe { at.wrapping_add(index).read_volatile() } ^ byte);
+        different |= u64::from(unsafe { cursor.wrapping_add(index).read_volatile() } ^ byte);
     }
     different == 0
 }

@@ -15,7 +15,8 @@ use crate::trigger::{MAX_ENTRY, Trigger, TriggerInput};
 pub(crate) struct TriggerAction<'a> {
     pub(crate) now: u64,
     pub(crate) triggers: &'a [Trigger],
-    pub(crate) fired: &'a mut [u64],
+    /// Per trigger, the time of its last entry plus one, ns; 0: none yet.
+    pub(crate) trigger_times: &'a mut [u64],
     pub(crate) stores: &'a mut Stores,
     pub(crate) stats: &'a mut Stats,
 }
@@ -23,28 +24,27 @@ pub(crate) struct TriggerAction<'a> {
 impl TriggerAction<'_> {
     pub(crate) fn run<W: Transport>(&mut self, report: &Report<'_>, sender: &mut Sender<'_, W>) {
         let triggers = self.triggers;
-        for (trigger, fired) in triggers.iter().zip(self.fired.iter_mut()) {
-            if !trigger.is_for(sender.collector, &report.operation) {
+        for (trigger, last_time) in triggers.iter().zip(self.trigger_times.iter_mut()) {
+            if !trigger.applies_to(sender.collector, &report.operation) {
                 continue;
             }
-            for input in TriggerInput::all(report).filter(|input| trigger.holds(input)) {
-                // `fired` is the time of the last entry plus one; 0 means never.
-                if *fired != 0 && self.now.saturating_sub(*fired - 1) < trigger.interval {
+            for input in TriggerInput::all(report).filter(|input| trigger.is_met_by(input)) {
+                if *last_time != 0 && self.now.saturating_sub(*last_time - 1) < trigger.interval {
                     self.stats.entries.suppressed += 1;
                     continue;
                 }
                 let mut entry = [0; MAX_ENTRY];
-                let entry = trigger.build(self.now, &input, &mut entry);
+                let entry = trigger.build_entry(self.now, &input, &mut entry);
                 let request = Request {
                     immediate: trigger.immediate,
                     reliable: report.base.essential,
                     words: false,
                 };
-                let done = self
+                let result = self
                     .stores
                     .append(self.now, trigger.list, entry, request, sender, self.stats);
-                match done {
-                    Ok(()) => *fired = self.now.saturating_add(1),
+                match result {
+                    Ok(()) => *last_time = self.now.saturating_add(1),
                     Err(_) => self.stats.entries.missed += 1,
                 }
             }

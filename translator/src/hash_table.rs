@@ -38,21 +38,21 @@ pub(super) struct HashTable<K, V> {
     values: Vec<V>,
     shift: u32,
     used: usize,
-    most: usize,
+    capacity: usize,
     /// Slot at which the next sweep begins.
     sweep: usize,
 }
 
 impl<K: Key, V: Copy + Default> HashTable<K, V> {
-    /// Creates a table for `most` entries, at least 1.
-    pub(super) fn new(most: usize) -> Self {
-        let places = (2 * most).next_power_of_two().max(8);
+    /// Creates a table for `capacity` entries, at least 1.
+    pub(super) fn new(capacity: usize) -> Self {
+        let slots = (2 * capacity).next_power_of_two().max(8);
         Self {
-            keys: vec![K::EMPTY; places],
-            values: vec![V::default(); places],
-            shift: 64 - places.trailing_zeros(),
+            keys: vec![K::EMPTY; slots],
+            values: vec![V::default(); slots],
+            shift: 64 - slots.trailing_zeros(),
             used: 0,
-            most,
+            capacity,
             sweep: 0,
         }
     }
@@ -62,7 +62,7 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
     }
 
     #[inline(always)]
-    fn home(&self, key: K) -> usize {
+    fn first_slot(&self, key: K) -> usize {
         (key.hash() >> self.shift) as usize
     }
 
@@ -74,25 +74,25 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
     /// Returns the slot of a key, or `Err` with the free slot where it would be inserted.
     #[inline]
     fn search(&self, key: K) -> Result<usize, usize> {
-        let mut at = self.home(key);
+        let mut slot = self.first_slot(key);
         loop {
-            let found = self.keys[at];
+            let found = self.keys[slot];
             if found == K::EMPTY {
-                return Err(at);
+                return Err(slot);
             }
             if found == key {
-                return Ok(at);
+                return Ok(slot);
             }
-            at = (at + 1) & self.mask();
+            slot = (slot + 1) & self.mask();
         }
     }
 
     /// Prefetches the first slot that a search for the key reads.
     #[inline(always)]
     pub(super) fn prefetch(&self, key: K) {
-        let home = self.home(key);
-        memory::prefetch(&self.keys[home]);
-        memory::prefetch(&self.values[home]);
+        let first_slot = self.first_slot(key);
+        memory::prefetch(&self.keys[first_slot]);
+        memory::prefetch(&self.values[first_slot]);
     }
 
     /// Returns the slot of a key, or `None` if it is not in the table. Valid until an entry is removed.
@@ -105,12 +105,12 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
     #[inline]
     pub(super) fn find_or_insert(&mut self, key: K) -> Option<(usize, bool)> {
         match self.search(key) {
-            Ok(at) => Some((at, false)),
-            Err(at) if self.used < self.most && key != K::EMPTY => {
+            Ok(slot) => Some((slot, false)),
+            Err(slot) if self.used < self.capacity && key != K::EMPTY => {
                 self.used += 1;
-                self.keys[at] = key;
-                self.values[at] = V::default();
-                Some((at, true))
+                self.keys[slot] = key;
+                self.values[slot] = V::default();
+                Some((slot, true))
             }
             Err(_) => None,
         }
@@ -118,19 +118,19 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
 
     /// Returns the value in a slot.
     #[inline(always)]
-    pub(super) fn at(&mut self, place: usize) -> &mut V {
-        &mut self.values[place]
+    pub(super) fn at(&mut self, slot: usize) -> &mut V {
+        &mut self.values[slot]
     }
 
     /// Returns the value in a slot, for reading.
     #[inline(always)]
-    pub(super) fn get(&self, place: usize) -> &V {
-        &self.values[place]
+    pub(super) fn get(&self, slot: usize) -> &V {
+        &self.values[slot]
     }
 
     /// Returns whether the table has reached its capacity.
     pub(super) fn is_full(&self) -> bool {
-        self.used >= self.most
+        self.used >= self.capacity
     }
 
     /// Iterates over all values, in no particular order.
@@ -151,32 +151,32 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
     /// other slots.
     pub(super) fn sweep(&mut self, count: usize, mut is_over: impl FnMut(K, &V) -> bool) {
         for _ in 0..count.min(self.keys.len()) {
-            let at = self.sweep & self.mask();
-            if self.keys[at] != K::EMPTY && is_over(self.keys[at], &self.values[at]) {
+            let slot = self.sweep & self.mask();
+            if self.keys[slot] != K::EMPTY && is_over(self.keys[slot], &self.values[slot]) {
                 // The removal may shift another entry into this slot, so check it again.
-                self.remove(at);
+                self.remove(slot);
             } else {
-                self.sweep = at + 1;
+                self.sweep = slot + 1;
             }
         }
     }
 
     /// Removes the entry in a slot and shifts displaced entries after it towards their home slots.
-    fn remove(&mut self, place: usize) {
+    fn remove(&mut self, slot: usize) {
         let mask = self.mask();
-        let mut gap = place;
-        let mut at = place;
+        let mut gap = slot;
+        let mut slot = slot;
         loop {
-            at = (at + 1) & mask;
-            let key = self.keys[at];
+            slot = (slot + 1) & mask;
+            let key = self.keys[slot];
             if key == K::EMPTY {
                 break;
             }
-            let from_home = at.wrapping_sub(self.home(key)) & mask;
-            if from_home >= at.wrapping_sub(gap) & mask {
+            let from_home = slot.wrapping_sub(self.first_slot(key)) & mask;
+            if from_home >= slot.wrapping_sub(gap) & mask {
                 self.keys[gap] = key;
-                self.values[gap] = self.values[at];
-                gap = at;
+                self.values[gap] = self.values[slot];
+                gap = slot;
             }
         }
         self.keys[gap] = K::EMPTY;
@@ -191,16 +191,16 @@ mod tests {
 
     #[test]
     fn all_admitted_connections_have_a_slot() {
-        let mut places = HashTable::<u64, u32>::new(65_536);
+        let mut slots = HashTable::<u64, u32>::new(65_536);
         for key in 0..65_536u64 {
-            let (at, new) = places.find_or_insert(key << 32 | 7).expect("a place");
+            let (slot, new) = slots.find_or_insert(key << 32 | 7).expect("a place");
             assert!(new);
-            *places.at(at) = key as u32;
+            *slots.at(slot) = key as u32;
         }
-        assert_eq!((places.len(), places.find_or_insert(7 << 40)), (65_536, None));
+        assert_eq!((slots.len(), slots.find_or_insert(7 << 40)), (65_536, None));
         for key in 0..65_536u64 {
-            let at = places.find(key << 32 | 7).expect("known");
-            assert_eq!(*places.at(at), key as u32);
+            let slot = slots.find(key << 32 | 7).expect("known");
+            assert_eq!(*slots.at(slot), key as u32);
         }
     }
 
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn it_behaves_as_a_map_under_random_use() {
-        let mut places = HashTable::<u64, u64>::new(40);
+        let mut slots = HashTable::<u64, u64>::new(40);
         let mut model = HashMap::new();
         let mut seed = 7u64;
         for step in 0..200_000u64 {
@@ -221,7 +221,7 @@ mod tests {
             let key = seed >> 33 & 63;
             if seed & 7 == 0 {
                 let bit = seed >> 40 & 3;
-                places.sweep(5, |key, value| {
+                slots.sweep(5, |key, value| {
                     let over = key & 3 == bit;
                     assert_eq!(model.get(&key), Some(value));
                     if over {
@@ -229,18 +229,18 @@ mod tests {
                     }
                     over
                 });
-            } else if let Some((at, new)) = places.find_or_insert(key) {
+            } else if let Some((slot, new)) = slots.find_or_insert(key) {
                 assert_eq!(new, !model.contains_key(&key));
-                assert_eq!(*places.at(at), model.get(&key).copied().unwrap_or(0));
-                *places.at(at) = step;
+                assert_eq!(*slots.at(slot), model.get(&key).copied().unwrap_or(0));
+                *slots.at(slot) = step;
                 model.insert(key, step);
             } else {
                 assert!(model.len() == 40 && !model.contains_key(&key));
             }
-            assert_eq!(places.len(), model.len());
+            assert_eq!(slots.len(), model.len());
         }
         for key in 0..64 {
-            let found = places.find(key).map(|at| *places.at(at));
+            let found = slots.find(key).map(|slot| *slots.at(slot));
             assert_eq!(found, model.get(&key).copied());
         }
     }

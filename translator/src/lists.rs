@@ -23,7 +23,7 @@ struct List {
     /// At least one pending entry is essential, so the batch is written reliably.
     reliable: bool,
     /// At least one pending entry requests an immediate notification.
-    notice: bool,
+    notify: bool,
     /// Bare lists: position of the first pending entry in the ring, in entries.
     head: u64,
     /// Arrival time of the first pending entry, ns, and links to the lists before and after it by age.
@@ -47,7 +47,7 @@ pub(super) struct Lists {
     blocks: Vec<u8>,
     block_len: usize,
     entry_len: usize,
-    waiting: AgeList,
+    pending_by_age: AgeList,
 }
 
 /// Options of an Append report.
@@ -75,7 +75,7 @@ impl Lists {
             sequence: 1,
             filled: 0,
             reliable: false,
-            notice: false,
+            notify: false,
             head: 0,
             age: AgeLink::NONE,
         };
@@ -87,7 +87,7 @@ impl Lists {
             blocks: vec![0; block_len * lists as usize],
             block_len,
             entry_len: usize::from(ring.entry_len),
-            waiting: AgeList::EMPTY,
+            pending_by_age: AgeList::EMPTY,
         })
     }
 
@@ -98,15 +98,15 @@ impl Lists {
     /// Returns the index of a list, or `None` if the store does not have it.
     #[inline(always)]
     pub(super) fn find(&self, list: u32) -> Option<usize> {
-        let at = list.wrapping_sub(self.first) as usize;
-        (at < self.lists.len()).then_some(at)
+        let index = list.wrapping_sub(self.first) as usize;
+        (index < self.lists.len()).then_some(index)
     }
 
     /// Prefetches a list's state and its pending block; does nothing for another store's list.
     #[inline(always)]
     pub(super) fn prefetch(&self, list: u32) {
-        let at = list.wrapping_sub(self.first) as usize;
-        if let (Some(list), Some(block)) = (self.lists.get(at), self.blocks.get(at * self.block_len)) {
+        let index = list.wrapping_sub(self.first) as usize;
+        if let (Some(list), Some(block)) = (self.lists.get(index), self.blocks.get(index * self.block_len)) {
             memory::prefetch(list);
             memory::prefetch(block);
         }
@@ -126,8 +126,8 @@ impl Lists {
 
     /// Sets the number at which the list continues: see [`super::Translator::set_next`]. Pending entries keep their order
     /// from there.
-    pub(super) fn set_next(&mut self, at: usize, next: u64) {
-        let Some(list) = self.lists.get_mut(at) else {
+    pub(super) fn set_next(&mut self, index: usize, next: u64) {
+        let Some(list) = self.lists.get_mut(index) else {
             return;
         };
         list.sequence = (next as u32).max(1);
@@ -148,7 +148,9 @@ impl Lists {
 
     /// Returns the arrival time of the oldest pending entry, ns, or `None` if nothing is pending.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.lists.get(self.waiting.oldest()).map(|list| list.age.since)
+        self.lists
+            .get(self.pending_by_age.oldest())
+            .map(|list| list.age.since)
     }
 
     /// Returns how many entries the pending block takes. A bare block that was written early is completed first.
@@ -172,76 +174,76 @@ impl Lists {
         }
     }
 
-    /// Appends whole entries to the list with index `at`, and writes its blocks as they fill.
+    /// Appends whole entries to the list with this index, and writes its blocks as they fill.
     #[inline(always)]
     pub(super) fn append<W: Transport>(
         &mut self,
-        at: usize,
+        index: usize,
         now: u64,
         entries: &[u8],
         request: Request,
         sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> Result<(), Fault> {
-        let list = &self.lists[at];
+        let list = &self.lists[index];
         let free = usize::from(self.capacity(list)) * self.entry_len;
         if usize::from(list.filled) * self.entry_len + entries.len() < free && !request.immediate {
             // Fast path: the entries fit and do not fill the block.
-            stats.accepted += u64::from(self.fill(at, now, entries, request));
+            stats.accepted += u64::from(self.fill(index, now, entries, request));
             return Ok(());
         }
-        self.append_and_write(at, now, entries, request, sender, stats)
+        self.append_and_write(index, now, entries, request, sender, stats)
     }
 
     #[inline(never)]
     fn append_and_write<W: Transport>(
         &mut self,
-        at: usize,
+        index: usize,
         now: u64,
         mut entries: &[u8],
         request: Request,
         sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> Result<(), Fault> {
-        let list = self.lists[at];
+        let list = self.lists[index];
         let batch = usize::from(self.ring.batch);
         let before = batch - usize::from(self.capacity(&list)) + usize::from(list.filled);
-        let writes =
+        let write_count =
             (before + self.count(entries.len())) as u32 / batch as u32 + u32::from(request.immediate);
         let block_len = self.block_len as u64;
         // Pending entries may be essential and the new ones not: then the first block needs reliable credit and the others
         // do not.
-        let is_mixed = list.reliable && !request.reliable && writes > 1;
+        let is_mixed = list.reliable && !request.reliable && write_count > 1;
         let is_reliable = request.reliable || list.reliable;
-        if !sender.has_credit(writes, u64::from(writes) * block_len, is_reliable)
-            || is_mixed && !sender.has_credit(writes - 1, u64::from(writes - 1) * block_len, false)
+        if !sender.has_credit(write_count, u64::from(write_count) * block_len, is_reliable)
+            || is_mixed && !sender.has_credit(write_count - 1, u64::from(write_count - 1) * block_len, false)
         {
             return Err(Fault::Blocked);
         }
-        let whole = entries.len();
+        let total_len = entries.len();
         loop {
-            let list = self.lists[at];
+            let list = self.lists[index];
             let free = usize::from(self.capacity(&list)) - usize::from(list.filled);
-            let (front, rest) = entries.split_at(entries.len().min(free * self.entry_len));
-            stats.accepted += u64::from(self.fill(at, now, front, request));
+            let (fitting, rest) = entries.split_at(entries.len().min(free * self.entry_len));
+            stats.accepted += u64::from(self.fill(index, now, fitting, request));
             entries = rest;
-            let list = &mut self.lists[at];
+            let list = &mut self.lists[index];
             if request.immediate && rest.is_empty() {
-                list.notice = true;
+                list.notify = true;
             }
-            let full = list.filled == self.capacity(&self.lists[at]);
-            if !full && !request.immediate {
+            let is_full = list.filled == self.capacity(&self.lists[index]);
+            if !is_full && !request.immediate {
                 return Ok(());
             }
-            let cause = if full { Cause::Full } else { Cause::Immediate };
-            let written = self.flush(at, cause, sender, stats);
+            let cause = if is_full { Cause::Full } else { Cause::Immediate };
+            let written = self.flush(index, cause, sender, stats);
             if rest.is_empty() {
                 // A last block that could not be written stays pending.
                 return Ok(());
             }
             if written.is_err() {
-                let untouched = rest.len() == whole;
-                return Err(if untouched {
+                let is_first_block = rest.len() == total_len;
+                return Err(if is_first_block {
                     Fault::Blocked
                 } else {
                     Fault::Drop(Reason::CutShort)
@@ -252,14 +254,14 @@ impl Lists {
 
     /// Copies entries that fit into the pending block, and returns their number.
     #[inline(always)]
-    fn fill(&mut self, at: usize, now: u64, entries: &[u8], request: Request) -> u16 {
+    fn fill(&mut self, index: usize, now: u64, entries: &[u8], request: Request) -> u16 {
         let count = self.count(entries.len()) as u16;
-        let list = &mut self.lists[at];
+        let list = &mut self.lists[index];
         let before = list.filled;
         list.filled += count;
         list.reliable |= request.reliable;
-        let begin = at * self.block_len + usize::from(before) * self.entry_len;
-        let place = &mut self.blocks[begin..begin + entries.len()];
+        let start = index * self.block_len + usize::from(before) * self.entry_len;
+        let place = &mut self.blocks[start..start + entries.len()];
         // Tagged blocks are hopwise's own layout and keep the byte order of the report.
         if self.entry.swapped || request.words && !self.ring.tagged {
             for (to, from) in place
@@ -280,7 +282,7 @@ impl Lists {
             place.copy_from_slice(entries);
         }
         if before == 0 && count > 0 {
-            self.waiting.push(&mut self.lists, at, now);
+            self.pending_by_age.push(&mut self.lists, index, now);
         }
         count
     }
@@ -289,24 +291,24 @@ impl Lists {
     /// never be written is dropped.
     fn flush<W: Transport>(
         &mut self,
-        at: usize,
+        index: usize,
         cause: Cause,
         sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> Result<(), Blocked> {
-        let list = self.lists[at];
+        let list = self.lists[index];
         // Immediate value: opcode in the top 4 bits, list ID below.
-        let id = (Opcode::Append as u32) << 28 | (self.first + at as u32) & 0x0fff_ffff;
-        let block = &mut self.blocks[at * self.block_len..][..self.block_len];
+        let id = (Opcode::Append as u32) << 28 | (self.first + index as u32) & 0x0fff_ffff;
+        let block = &mut self.blocks[index * self.block_len..][..self.block_len];
         let (offset, len) = if self.ring.tagged {
             seal(block, &list, self.ring);
-            let index = u64::from(list.sequence - 1) % self.ring.blocks();
-            (self.ring.offset(at as u64, index), self.block_len)
+            let block_index = u64::from(list.sequence - 1) % self.ring.blocks();
+            (self.ring.offset(index as u64, block_index), self.block_len)
         } else {
-            let offset = self.ring.offset(at as u64, 0) + list.head * self.entry_len as u64;
+            let offset = self.ring.offset(index as u64, 0) + list.head * self.entry_len as u64;
             (offset, usize::from(list.filled) * self.entry_len)
         };
-        let immediate = list.notice.then_some(id);
+        let immediate = list.notify.then_some(id);
         let target = Target {
             region: self.entry.region,
             offset,
@@ -322,13 +324,13 @@ impl Lists {
             Err(blocked) if blocked.is_transient() => return Err(blocked),
             Err(_) => stats.dropped += count,
         }
-        self.waiting.remove(&mut self.lists, at);
-        let list = &mut self.lists[at];
+        self.pending_by_age.remove(&mut self.lists, index);
+        let list = &mut self.lists[index];
         list.sequence = BlockTrailer::next(list.sequence);
         list.head = (list.head + count) % self.ring.entries;
         list.filled = 0;
         list.reliable = false;
-        list.notice = false;
+        list.notify = false;
         Ok(())
     }
 
@@ -341,12 +343,16 @@ impl Lists {
         sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> bool {
-        while let Some(list) = self.lists.get(self.waiting.oldest()) {
+        while let Some(list) = self.lists.get(self.pending_by_age.oldest()) {
             if list.age.since > until {
                 break;
             }
             let has_credit = sender.has_credit(1, self.block_len as u64, list.reliable);
-            if !has_credit || self.flush(self.waiting.oldest(), cause, sender, stats).is_err() {
+            if !has_credit
+                || self
+                    .flush(self.pending_by_age.oldest(), cause, sender, stats)
+                    .is_err()
+            {
                 return false;
             }
         }

@@ -7,9 +7,9 @@
 use super::config::Rate;
 
 /// Fractional bits of a level.
-const FRACTION: u32 = 16;
+const FRACTION_BITS: u32 = 16;
 /// Maximum burst, ns (about 20 hours), so that a level with its fraction fits 64 bits.
-const LONGEST: u64 = 1 << 46;
+const MAX_BURST: u64 = 1 << 46;
 
 /// A leaky bucket with a fill level.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Bucket {
 impl Bucket {
     /// Creates a bucket for `rate` units per second; 0 means no limit.
     pub(super) fn new(rate: u64) -> Self {
-        let cost = (1_000_000_000u64 << FRACTION)
+        let cost = (1_000_000_000u64 << FRACTION_BITS)
             .checked_div(rate)
             .map_or(0, |cost| cost.max(1));
         Self { cost, level: 0 }
@@ -31,7 +31,7 @@ impl Bucket {
 
     #[inline(always)]
     fn leak(&mut self, elapsed: u64) {
-        self.level = self.level.saturating_sub(elapsed.min(LONGEST) << FRACTION);
+        self.level = self.level.saturating_sub(elapsed.min(MAX_BURST) << FRACTION_BITS);
     }
 
     #[inline(always)]
@@ -57,7 +57,7 @@ pub(super) struct Meter {
 
 impl Meter {
     pub(super) fn new(rate: Rate) -> Self {
-        let burst = rate.burst.clamp(1, LONGEST) << FRACTION;
+        let burst = rate.burst.clamp(1, MAX_BURST) << FRACTION_BITS;
         Self {
             messages: Bucket::new(rate.messages),
             bytes: Bucket::new(rate.bytes),
@@ -93,9 +93,9 @@ impl Meter {
         self.bytes.leak(elapsed);
         let fill = self.messages.level.max(self.bytes.level);
         // The level rises at once, and falls with hysteresis.
-        let risen = self.thresholds_below(fill, 0);
-        let kept = self.thresholds_below(fill, self.hysteresis);
-        self.level = risen.max(self.level.min(kept));
+        let rising_level = self.thresholds_below(fill, 0);
+        let falling_level = self.thresholds_below(fill, self.hysteresis);
+        self.level = rising_level.max(self.level.min(falling_level));
         self.level
     }
 
@@ -148,15 +148,15 @@ impl ReporterMeter {
     /// Returns whether the rate allows one more report at `now`, and counts the report if so.
     #[inline]
     pub(super) fn admit(&mut self, now: u64, rate: ReporterRate) -> bool {
-        let elapsed = now.saturating_sub(self.leaked_at).min(LONGEST);
+        let elapsed = now.saturating_sub(self.leaked_at).min(MAX_BURST);
         self.leaked_at = self.leaked_at.max(now);
         let level = self
             .level
-            .saturating_sub(elapsed << FRACTION)
+            .saturating_sub(elapsed << FRACTION_BITS)
             .saturating_add(rate.cost);
-        let admitted = level <= rate.capacity;
-        self.level = if admitted { level } else { level - rate.cost };
-        admitted
+        let is_admitted = level <= rate.capacity;
+        self.level = if is_admitted { level } else { level - rate.cost };
+        is_admitted
     }
 }
 

@@ -19,22 +19,22 @@ use rdma::transport::{Blocked, Transport};
 const WAYS: usize = 4;
 /// Length of the longest slot, bytes.
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + 4 * MAX_HOPS as usize;
-const FREE: Path = Path {
-    seen: 0,
+const FREE_ENTRY: Path = Path {
+    received_hops: 0,
     age: AgeLink::NONE,
     checksum: 0,
     slot: 0,
     key_len: 0,
     path_len: 0,
     reliable: false,
-    notice: false,
+    notify: false,
 };
 
 /// An incomplete path in the cache.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     /// Bitmap of received hops, hop 1 in the lowest bit; 0: the cache entry is free.
-    seen: u64,
+    received_hops: u64,
     age: AgeLink,
     checksum: u32,
     /// Hash that selects the slot in collector memory.
@@ -42,7 +42,7 @@ struct Path {
     key_len: u8,
     path_len: u8,
     reliable: bool,
-    notice: bool,
+    notify: bool,
 }
 
 impl Aged for Path {
@@ -72,12 +72,12 @@ pub(super) struct Paths {
     paths: Vec<Path>,
     keys: Vec<[u8; MAX_KEY]>,
     values: Vec<u32>,
-    waiting: AgeList,
+    pending_by_age: AgeList,
 }
 
 impl Paths {
-    /// Creates a cache of `places` paths, a power of two, or returns `None` if the store is not a Postcarding store.
-    pub(super) fn new(entry: StoreEntry, places: usize) -> Option<Self> {
+    /// Creates a cache of `capacity` paths, a power of two, or returns `None` if the store is not a Postcarding store.
+    pub(super) fn new(entry: StoreEntry, capacity: usize) -> Option<Self> {
         let Geometry::Postcarding { slots, hops, family } = entry.geometry else {
             return None;
         };
@@ -86,10 +86,10 @@ impl Paths {
             slots,
             hops,
             family,
-            paths: vec![FREE; places],
-            keys: vec![[0; MAX_KEY]; places],
-            values: vec![NO_HOP; places * usize::from(hops)],
-            waiting: AgeList::EMPTY,
+            paths: vec![FREE_ENTRY; capacity],
+            keys: vec![[0; MAX_KEY]; capacity],
+            values: vec![NO_HOP; capacity * usize::from(hops)],
+            pending_by_age: AgeList::EMPTY,
         })
     }
 
@@ -101,13 +101,15 @@ impl Paths {
     pub(super) fn pending(&self) -> u64 {
         self.paths
             .iter()
-            .map(|path| u64::from(path.seen.count_ones()))
+            .map(|path| u64::from(path.received_hops.count_ones()))
             .sum()
     }
 
     /// Returns the arrival time of the first postcard of the oldest pending path, ns.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.paths.get(self.waiting.oldest()).map(|path| path.age.since)
+        self.paths
+            .get(self.pending_by_age.oldest())
+            .map(|path| path.age.since)
     }
 
     /// Adds a postcard, and writes its path if it is now complete. May evict another path.
@@ -126,30 +128,30 @@ impl Paths {
         if postcard.key.len() > MAX_KEY {
             return Err(Fault::Drop(Reason::UnknownStore));
         }
-        let at = self.find_or_claim(now, &postcard, sender, stats)?;
-        let path = &mut self.paths[at];
+        let cache_index = self.find_or_claim(now, &postcard, sender, stats)?;
+        let path = &mut self.paths[cache_index];
         let bit = 1 << (postcard.hop - 1);
         stats.accepted += 1;
-        stats.replaced += u64::from(path.seen & bit != 0);
-        path.seen |= bit;
+        stats.replaced += u64::from(path.received_hops & bit != 0);
+        path.received_hops |= bit;
         path.reliable |= postcard.reliable;
-        path.notice |= postcard.immediate;
+        path.notify |= postcard.immediate;
         if postcard.path_len != 0 {
             path.path_len = postcard.path_len;
         }
-        let needed = if path.path_len == 0 {
+        let expected_hops = if path.path_len == 0 {
             self.hops
         } else {
             path.path_len.min(self.hops)
         };
         // One bit per hop of the path.
-        let all = u64::MAX >> (64 - needed);
-        let complete = path.seen & all == all;
+        let all_hops = u64::MAX >> (64 - expected_hops);
+        let is_complete = path.received_hops & all_hops == all_hops;
         let reliable = path.reliable;
-        self.values[at * usize::from(self.hops) + usize::from(postcard.hop - 1)] = postcard.value;
+        self.values[cache_index * usize::from(self.hops) + usize::from(postcard.hop - 1)] = postcard.value;
         // Without credit, a complete path waits for its timer.
-        if complete && sender.has_credit(1, MAX_SLOT as u64, reliable) {
-            let _ = self.write(at, Cause::Full, sender, stats);
+        if is_complete && sender.has_credit(1, MAX_SLOT as u64, reliable) {
+            let _ = self.write(cache_index, Cause::Full, sender, stats);
         }
         Ok(())
     }
@@ -163,61 +165,65 @@ impl Paths {
         stats: &mut Postcards,
     ) -> Result<usize, Fault> {
         // The second hash selects the cache set, independently of the slot in collector memory.
-        let ([slot, spread], checksum) = hash::slots_n::<2>(postcard.key);
-        let set = spread as usize & (self.paths.len() - 1) & !(WAYS - 1);
+        let ([slot, set_hash], checksum) = hash::slots_n::<2>(postcard.key);
+        let set = set_hash as usize & (self.paths.len() - 1) & !(WAYS - 1);
         let ways = set..set + WAYS;
-        if let Some(at) = ways
+        if let Some(cache_index) = ways
             .clone()
-            .find(|at| self.is_path_of(*at, checksum, postcard.key))
+            .find(|cache_index| self.is_path_of(*cache_index, checksum, postcard.key))
         {
-            return Ok(at);
+            return Ok(cache_index);
         }
-        let free = ways.clone().find(|at| self.paths[*at].seen == 0);
-        let at = match free {
-            Some(at) => at,
+        let free = ways
+            .clone()
+            .find(|cache_index| self.paths[*cache_index].received_hops == 0);
+        let cache_index = match free {
+            Some(cache_index) => cache_index,
             None => {
-                let at = ways.min_by_key(|at| self.paths[*at].age.since).unwrap_or(set);
-                if !sender.has_credit(1, MAX_SLOT as u64, self.paths[at].reliable) {
+                let cache_index = ways
+                    .min_by_key(|cache_index| self.paths[*cache_index].age.since)
+                    .unwrap_or(set);
+                if !sender.has_credit(1, MAX_SLOT as u64, self.paths[cache_index].reliable) {
                     return Err(Fault::Blocked);
                 }
-                self.write(at, Cause::Evicted, sender, stats)?;
-                at
+                self.write(cache_index, Cause::Evicted, sender, stats)?;
+                cache_index
             }
         };
-        self.keys[at][..postcard.key.len()].copy_from_slice(postcard.key);
+        self.keys[cache_index][..postcard.key.len()].copy_from_slice(postcard.key);
         let hops = usize::from(self.hops);
-        self.values[at * hops..(at + 1) * hops].fill(NO_HOP);
+        self.values[cache_index * hops..(cache_index + 1) * hops].fill(NO_HOP);
         let key_len = postcard.key.len() as u8;
-        self.paths[at] = Path {
+        self.paths[cache_index] = Path {
             checksum,
             slot,
             key_len,
-            ..FREE
+            ..FREE_ENTRY
         };
-        self.waiting.push(&mut self.paths, at, now);
-        Ok(at)
+        self.pending_by_age.push(&mut self.paths, cache_index, now);
+        Ok(cache_index)
     }
 
-    /// Returns whether cache entry `at` holds this key's path.
+    /// Returns whether cache entry `cache_index` holds this key's path.
     #[inline(always)]
-    fn is_path_of(&self, at: usize, checksum: u32, key: &[u8]) -> bool {
-        let path = &self.paths[at];
+    fn is_path_of(&self, cache_index: usize, checksum: u32, key: &[u8]) -> bool {
+        let path = &self.paths[cache_index];
         let len = usize::from(path.key_len);
-        path.seen != 0 && path.checksum == checksum && self.keys[at].get(..len) == Some(key)
+        path.received_hops != 0 && path.checksum == checksum && self.keys[cache_index].get(..len) == Some(key)
     }
 
     /// Writes a path and frees its cache entry. Returns `Err` if it must be retried; a path that can never be written is
     /// dropped.
     fn write<W: Transport>(
         &mut self,
-        at: usize,
+        cache_index: usize,
         cause: Cause,
         sender: &mut Sender<'_, W>,
         stats: &mut Postcards,
     ) -> Result<(), Blocked> {
-        let path = self.paths[at];
+        let path = self.paths[cache_index];
         let hops = usize::from(self.hops);
-        let values = &self.values[at * hops..(at + 1) * hops];
+        let values = &self.values[cache_index * hops..(cache_index + 1) * hops];
         let mut slot = [0; MAX_SLOT];
         let (index, len) = match self.family {
             Family::V1 => (
@@ -225,7 +231,7 @@ impl Paths {
                 layout::put_postcards(&mut slot, path.checksum, values).unwrap_or(0),
             ),
             Family::Artifact => {
-                let key = &self.keys[at][..usize::from(path.key_len)];
+                let key = &self.keys[cache_index][..usize::from(path.key_len)];
                 // The artifact selects the slot by the plain CRC of the key, which equals this checksum.
                 (
                     path.checksum,
@@ -237,11 +243,11 @@ impl Paths {
             region: self.entry.region,
             offset: hash::slot(index, self.slots) * layout::postcard_stride(self.hops),
             immediate: path
-                .notice
+                .notify
                 .then_some((Opcode::Postcard as u32) << 28 | u32::from(self.entry.id)),
             reliable: path.reliable,
         };
-        let count = u64::from(path.seen.count_ones());
+        let count = u64::from(path.received_hops.count_ones());
         match sender.write(target, &slot[..len]) {
             Ok(()) => {
                 stats.written += count;
@@ -250,8 +256,8 @@ impl Paths {
             Err(blocked) if blocked.is_transient() => return Err(blocked),
             Err(_) => stats.dropped += count,
         }
-        self.waiting.remove(&mut self.paths, at);
-        self.paths[at].seen = 0;
+        self.pending_by_age.remove(&mut self.paths, cache_index);
+        self.paths[cache_index].received_hops = 0;
         Ok(())
     }
 
@@ -264,12 +270,16 @@ impl Paths {
         sender: &mut Sender<'_, W>,
         stats: &mut Postcards,
     ) -> bool {
-        while let Some(path) = self.paths.get(self.waiting.oldest()) {
+        while let Some(path) = self.paths.get(self.pending_by_age.oldest()) {
             if path.age.since > until {
                 break;
             }
             let has_credit = sender.has_credit(1, MAX_SLOT as u64, path.reliable);
-            if !has_credit || self.write(self.waiting.oldest(), cause, sender, stats).is_err() {
+            if !has_credit
+                || self
+                    .write(self.pending_by_age.oldest(), cause, sender, stats)
+                    .is_err()
+            {
                 return false;
             }
         }

@@ -18,7 +18,7 @@ const SWEEP: usize = 256;
 
 /// Converts an address to a table key; IPv4 as an IPv4-mapped IPv6 address.
 #[inline(always)]
-pub(super) fn key_of(address: IpAddr) -> u128 {
+pub(super) fn address_key(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => 0xffff_0000_0000 | u128::from(address.to_bits()),
         IpAddr::V6(address) => address.to_bits(),
@@ -66,7 +66,7 @@ pub(super) struct Reporters {
     trackers: HashTable<u64, Tracker>,
     rate: ReporterRate,
     /// Shared meter of senders that the full table could not take.
-    others: ReporterMeter,
+    shared_meter: ReporterMeter,
     /// Latest expiry of any sender's notice, ns.
     notified_until: u64,
 }
@@ -79,7 +79,7 @@ impl Reporters {
             for collector in 0..config.collectors.len() {
                 let key = tracker_key(collector as u8, known.reporter, false);
                 if let Some((at, _)) = trackers.find_or_insert(key) {
-                    *trackers.at(at) = Tracker::new(key_of(known.address), 0, true);
+                    *trackers.at(at) = Tracker::new(address_key(known.address), 0, true);
                 }
             }
         }
@@ -87,13 +87,13 @@ impl Reporters {
             senders: HashTable::new(config.reporters),
             trackers,
             rate: ReporterRate::new(config.reporter_rate, config.reporter_burst),
-            others: ReporterMeter::default(),
+            shared_meter: ReporterMeter::default(),
             notified_until: 0,
         }
     }
 
     /// Returns the number of senders and of reporters in the tables.
-    pub(super) fn known(&self) -> (u64, u64) {
+    pub(super) fn sizes(&self) -> (u64, u64) {
         (self.senders.len() as u64, self.trackers.len() as u64)
     }
 
@@ -112,19 +112,19 @@ impl Reporters {
     /// Counts a report of this sender; returns `false` if it exceeds the sender's rate.
     #[inline(always)]
     pub(super) fn meter(&mut self, now: u64, sender: SocketAddr) -> bool {
-        self.is_unmetered() || self.meter_one(now, sender)
+        self.is_unmetered() || self.meter_sender(now, sender)
     }
 
-    fn meter_one(&mut self, now: u64, sender: SocketAddr) -> bool {
+    fn meter_sender(&mut self, now: u64, sender: SocketAddr) -> bool {
         let rate = self.rate;
         match self.sender(now, sender.ip()) {
             Some(sender) => sender.meter.admit(now, rate),
-            None => self.others.admit(now, rate),
+            None => self.shared_meter.admit(now, rate),
         }
     }
 
     fn sender(&mut self, now: u64, address: IpAddr) -> Option<&mut Sender> {
-        let (at, _) = self.senders.find_or_insert(key_of(address))?;
+        let (at, _) = self.senders.find_or_insert(address_key(address))?;
         let sender = self.senders.at(at);
         sender.seen = now;
         Some(sender)
@@ -147,13 +147,13 @@ impl Reporters {
         } = congestion;
         sender.dropped = sender.dropped.saturating_add(u32::from(is_dropped));
         // A notice is repeated after half of its validity. A changed level is sent sooner, but not with every report.
-        let since = now.saturating_sub(sender.notified_at);
-        let wait = if sender.notified_level == level {
+        let elapsed = now.saturating_sub(sender.notified_at);
+        let min_interval = if sender.notified_level == level {
             config.hold / 2
         } else {
             config.hold / 16
         };
-        if sender.notified_until != 0 && since < wait {
+        if sender.notified_until != 0 && elapsed < min_interval {
             return None;
         }
         let notice = Notice {
@@ -180,7 +180,7 @@ impl Reporters {
     }
 
     fn end_notice(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
-        let at = self.senders.find(key_of(sender.ip()))?;
+        let at = self.senders.find(address_key(sender.ip()))?;
         let sender = self.senders.at(at);
         if sender.notified_level == 0 || sender.by_rate || now >= sender.notified_until {
             return None;
@@ -203,18 +203,18 @@ impl Reporters {
     #[inline]
     pub(super) fn tracker(&mut self, now: u64, identity: Identity, config: &Config) -> Result<usize, Reason> {
         let Identity { key, sender } = identity;
-        let address = key_of(sender.ip());
+        let address = address_key(sender.ip());
         let Some(at) = self.trackers.find(key) else {
-            return self.track(now, identity, config);
+            return self.add_tracker(now, identity, config);
         };
         let tracker = self.trackers.at(at);
         if tracker.address != address && (tracker.pinned || config.bind) {
-            if tracker.pinned || now.saturating_sub(tracker.active()) < config.idle {
+            if tracker.pinned || now.saturating_sub(tracker.last_active()) < config.idle {
                 return Err(Reason::Forged);
             }
-            let before = tracker.address;
+            let previous_owner = tracker.address;
             self.claim_id(now, sender, config)?;
-            self.release_id(before);
+            self.release_id(previous_owner);
             *self.trackers.at(at) = Tracker::new(address, now, false);
         }
         Ok(at)
@@ -227,10 +227,10 @@ impl Reporters {
     /// As for [`Reporters::tracker`].
     pub(super) fn check_id(&self, now: u64, identity: Identity, config: &Config) -> Result<(), Reason> {
         let Identity { key, sender } = identity;
-        let address = key_of(sender.ip());
+        let address = address_key(sender.ip());
         match self.trackers.find(key).map(|at| self.trackers.get(at)) {
             Some(tracker) if tracker.address == address || !(tracker.pinned || config.bind) => return Ok(()),
-            Some(tracker) if tracker.pinned || now.saturating_sub(tracker.active()) < config.idle => {
+            Some(tracker) if tracker.pinned || now.saturating_sub(tracker.last_active()) < config.idle => {
                 return Err(Reason::Forged);
             }
             Some(_) => {}
@@ -252,19 +252,20 @@ impl Reporters {
     pub(super) fn known_tracker(&mut self, identity: Identity, config: &Config) -> Option<usize> {
         let at = self.trackers.find(identity.key)?;
         let tracker = self.trackers.at(at);
-        let is_owner = tracker.address == key_of(identity.sender.ip()) || !(config.bind || tracker.pinned);
+        let is_owner =
+            tracker.address == address_key(identity.sender.ip()) || !(config.bind || tracker.pinned);
         is_owner.then_some(at)
     }
 
     #[cold]
-    fn track(&mut self, now: u64, identity: Identity, config: &Config) -> Result<usize, Reason> {
+    fn add_tracker(&mut self, now: u64, identity: Identity, config: &Config) -> Result<usize, Reason> {
         let Identity { key, sender } = identity;
         self.claim_id(now, sender, config)?;
         let Some((at, _)) = self.trackers.find_or_insert(key) else {
-            self.release_id(key_of(sender.ip()));
+            self.release_id(address_key(sender.ip()));
             return Err(Reason::ReportersFull);
         };
-        *self.trackers.at(at) = Tracker::new(key_of(sender.ip()), now, false);
+        *self.trackers.at(at) = Tracker::new(address_key(sender.ip()), now, false);
         Ok(at)
     }
 
@@ -301,10 +302,10 @@ impl Reporters {
     /// their sequence numbers are kept, so that a returning reporter is not taken for a new one.
     pub(super) fn sweep(&mut self, now: u64, config: &Config) {
         let senders = &mut self.senders;
-        let crowded = self.trackers.len() > config.reporters / 2;
+        let is_crowded = self.trackers.len() > config.reporters / 2;
         self.trackers
-            .sweep(if crowded { SWEEP } else { 0 }, |_, tracker| {
-                let is_over = !tracker.pinned && is_idle(now, tracker.active(), config);
+            .sweep(if is_crowded { SWEEP } else { 0 }, |_, tracker| {
+                let is_over = !tracker.pinned && is_idle(now, tracker.last_active(), config);
                 if is_over && let Some(at) = senders.find(tracker.address) {
                     let sender = senders.at(at);
                     sender.owned = sender.owned.saturating_sub(1);

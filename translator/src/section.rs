@@ -13,13 +13,13 @@ use crate::translator::Translator;
 /// Bytes of a Sketch-Merge report before its counters.
 const HEAD: usize = BASE_LEN + 12;
 /// Maximum reports per tick.
-const PER_TICK: usize = 64;
+const REPORTS_PER_TICK: usize = 64;
 /// Retry interval when the send queue is full, ns.
-const RETRY: u64 = 1_000_000;
+const RETRY_INTERVAL: u64 = 1_000_000;
 /// Maximum delay that is made up for with a larger burst, ns.
-const CATCH_UP: u64 = 2_000_000;
+const MAX_CATCH_UP: u64 = 2_000_000;
 /// Retransmissions of all columns of an epoch that NACKs can cause. NACKs are not authenticated, so they are limited.
-const REPEATS: u64 = 4;
+const MAX_REPEATS: u64 = 4;
 
 /// Settings of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct SectionConfig {
 }
 
 impl SectionConfig {
-    fn sends(&self, sketch: u16) -> bool {
+    fn includes(&self, sketch: u16) -> bool {
         self.sketches.is_empty() || self.sketches.contains(&sketch)
     }
 }
@@ -76,9 +76,10 @@ struct Progress {
     sketch: u16,
     epoch: u16,
     columns: u32,
-    /// Next column to send, and first column never sent.
+    /// Next column to send.
     cursor: u32,
-    fresh: u32,
+    /// First column that was never sent.
+    first_unsent: u32,
     /// Columns that NACKs may still have retransmitted.
     allowance: u64,
 }
@@ -119,49 +120,48 @@ impl Section {
         mut send: impl FnMut(&Operation<'_>) -> Result<(), Unsent>,
     ) {
         for merged in translator.merged(self.config.collector) {
-            if self.config.sends(merged.sketch) {
-                self.begin(now, &merged);
+            if self.config.includes(merged.sketch) {
+                self.begin_epoch(now, &merged);
             }
         }
-        self.forget(translator);
-        let mut left = PER_TICK;
+        self.forget_expired(translator);
+        let mut remaining = REPORTS_PER_TICK;
         for merged in translator.merged(self.config.collector) {
-            if !self.config.sends(merged.sketch) {
+            if !self.config.includes(merged.sketch) {
                 continue;
             }
-            let Some(at) = self.find_buffer(merged.sketch, merged.epoch) else {
+            let Some(index) = self.find_buffer(merged.sketch, merged.epoch) else {
                 continue;
             };
-            while self.progress[at].cursor < merged.shape.columns {
-                if left == 0 || now < self.next_send {
+            while self.progress[index].cursor < merged.shape.columns {
+                if remaining == 0 || now < self.next_send {
                     return;
                 }
-                if !self.send(at, &merged, &mut send) {
-                    self.next_send = now.saturating_add(RETRY);
+                if !self.send(index, &merged, &mut send) {
+                    self.next_send = now.saturating_add(RETRY_INTERVAL);
                     return;
                 }
-                left -= 1;
-                let behind = self.config.pace.max(CATCH_UP);
-                self.next_send = self.next_send.max(now.saturating_sub(behind)) + self.config.pace;
+                remaining -= 1;
+                let max_delay = self.config.pace.max(MAX_CATCH_UP);
+                self.next_send = self.next_send.max(now.saturating_sub(max_delay)) + self.config.pace;
             }
         }
     }
 
     /// Handles a NACK: the upstream translator expects `column`, so sending resumes from there.
     pub fn nack(&mut self, sketch: u16, epoch: u16, column: u32) {
-        let known = self
-            .progress
-            .iter_mut()
-            .find(|one| one.sketch == sketch && one.epoch == epoch && column < one.fresh);
-        match known {
+        let progress = self.progress.iter_mut().find(|progress| {
+            progress.sketch == sketch && progress.epoch == epoch && column < progress.first_unsent
+        });
+        match progress {
             Some(progress) => {
-                let again = u64::from(progress.cursor.saturating_sub(column));
-                if again > progress.allowance {
+                let repeated = u64::from(progress.cursor.saturating_sub(column));
+                if repeated > progress.allowance {
                     self.stats.limited += 1;
                     return;
                 }
                 self.stats.nacks += 1;
-                progress.allowance -= again;
+                progress.allowance -= repeated;
                 progress.cursor = progress.cursor.min(column);
             }
             None => self.stats.stale += 1,
@@ -172,7 +172,7 @@ impl Section {
     pub fn next(&self) -> Option<u64> {
         self.progress
             .iter()
-            .any(|one| one.cursor < one.columns)
+            .any(|progress| progress.cursor < progress.columns)
             .then_some(self.next_send)
     }
 
@@ -180,53 +180,54 @@ impl Section {
     fn find_buffer(&self, sketch: u16, epoch: u16) -> Option<usize> {
         self.progress
             .iter()
-            .position(|one| one.sketch == sketch && one.epoch & 1 == epoch & 1)
+            .position(|progress| progress.sketch == sketch && progress.epoch & 1 == epoch & 1)
     }
 
     /// Removes epochs that are no longer in memory because their buffer was reused or the collector's stores changed.
-    fn forget(&mut self, translator: &Translator) {
+    fn forget_expired(&mut self, translator: &Translator) {
         let Self {
             config,
             progress,
             stats,
             ..
         } = self;
-        progress.retain(|one| {
+        progress.retain(|progress| {
             let mut merged = translator.merged(config.collector);
-            let is_there = merged.any(|merged| (merged.sketch, merged.epoch) == (one.sketch, one.epoch));
-            stats.expired += if is_there {
+            let is_in_memory =
+                merged.any(|merged| (merged.sketch, merged.epoch) == (progress.sketch, progress.epoch));
+            stats.expired += if is_in_memory {
                 0
             } else {
-                u64::from(one.columns - one.fresh)
+                u64::from(progress.columns - progress.first_unsent)
             };
-            is_there
+            is_in_memory
         });
     }
 
     /// Starts to send an epoch that accepts no more columns.
-    fn begin(&mut self, now: u64, merged: &Merged<'_>) {
+    fn begin_epoch(&mut self, now: u64, merged: &Merged<'_>) {
         let Merged {
             sketch, epoch, shape, ..
         } = *merged;
         let columns = shape.columns;
-        let allowance = REPEATS * u64::from(columns);
-        let fresh = Progress {
+        let allowance = MAX_REPEATS * u64::from(columns);
+        let new_progress = Progress {
             sketch,
             epoch,
             columns,
             cursor: 0,
-            fresh: 0,
+            first_unsent: 0,
             allowance,
         };
         match self.find_buffer(sketch, epoch) {
-            None => self.progress.push(fresh),
-            Some(at) => {
-                let before = &mut self.progress[at];
-                if (before.epoch, before.columns) == (epoch, shape.columns) {
+            None => self.progress.push(new_progress),
+            Some(index) => {
+                let previous = &mut self.progress[index];
+                if (previous.epoch, previous.columns) == (epoch, shape.columns) {
                     return;
                 }
-                self.stats.expired += u64::from(before.columns - before.fresh);
-                *before = fresh;
+                self.stats.expired += u64::from(previous.columns - previous.first_unsent);
+                *previous = new_progress;
             }
         }
         self.next_send = self.next_send.max(now);
@@ -235,7 +236,7 @@ impl Section {
     /// Sends the next columns of an epoch; returns `false` if no report can be sent at the moment.
     fn send(
         &mut self,
-        at: usize,
+        index: usize,
         merged: &Merged<'_>,
         send: &mut impl FnMut(&Operation<'_>) -> Result<(), Unsent>,
     ) -> bool {
@@ -246,15 +247,15 @@ impl Section {
             stats,
             ..
         } = self;
-        let progress = &mut progress[at];
+        let progress = &mut progress[index];
         let Columns {
             depth,
             columns,
             width,
         } = merged.shape;
         let column_len = merged.shape.column_len() as usize;
-        let fitting = config.longest.saturating_sub(HEAD) / column_len.max(1);
-        let count = (columns - progress.cursor).min(fitting.min(255) as u32);
+        let max_columns = config.longest.saturating_sub(HEAD) / column_len.max(1);
+        let count = (columns - progress.cursor).min(max_columns.min(255) as u32);
         let first = progress.cursor as usize * column_len;
         let counters = merged
             .counters
@@ -275,26 +276,26 @@ impl Section {
             columns: count as u8,
             counters: scratch,
         };
-        let sent = if count == 0 {
+        let result = if count == 0 {
             Err(Unsent::Suppressed)
         } else {
             send(&operation)
         };
-        match sent {
+        match result {
             Ok(()) => {
                 let end = progress.cursor + count;
-                let new = end.saturating_sub(progress.fresh.max(progress.cursor));
-                stats.columns += u64::from(new);
-                stats.retransmitted += u64::from(count - new);
-                stats.epochs += u64::from(new > 0 && end == columns);
+                let new_columns = end.saturating_sub(progress.first_unsent.max(progress.cursor));
+                stats.columns += u64::from(new_columns);
+                stats.retransmitted += u64::from(count - new_columns);
+                stats.epochs += u64::from(new_columns > 0 && end == columns);
                 progress.cursor = end;
-                progress.fresh = progress.fresh.max(end);
+                progress.first_unsent = progress.first_unsent.max(end);
                 true
             }
             Err(Unsent::Suppressed) => {
-                stats.suppressed += u64::from(columns - progress.fresh);
+                stats.suppressed += u64::from(columns - progress.first_unsent);
                 progress.cursor = columns;
-                progress.fresh = columns;
+                progress.first_unsent = columns;
                 true
             }
             Err(Unsent::NoRoom) => false,

@@ -14,9 +14,9 @@ pub(super) enum Fault {
     /// Columns of the sketch are missing before these.
     ColumnGap {
         /// Number of the first missing column.
-        due: u32,
+        first_missing: u32,
         /// A NACK is due.
-        nack: bool,
+        send_nack: bool,
     },
 }
 

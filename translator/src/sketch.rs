@@ -97,14 +97,14 @@ impl NonMembers {
     /// Returns whether a NACK to this reporter is due, and if so starts the interval until the next one.
     fn try_nack(&mut self, key: u64, now: u64, config: &Config) -> bool {
         let slot = self.0.find_or_insert(key).or_else(|| {
-            self.0.sweep(SWEEP, |_, due| now >= *due);
+            self.0.sweep(SWEEP, |_, nack_due| now >= *nack_due);
             self.0.find_or_insert(key)
         });
         let Some((slot, _)) = slot else { return false };
-        let due = self.0.at(slot);
-        let is_due = now >= *due;
+        let nack_due = self.0.at(slot);
+        let is_due = now >= *nack_due;
         if is_due {
-            *due = now.saturating_add(config.nack_interval);
+            *nack_due = now.saturating_add(config.nack_interval);
         }
         is_due
     }
@@ -305,8 +305,8 @@ impl Sketch {
             if delivery.first > 0 {
                 let key = non_member(delivery.epoch, delivery.reporter);
                 return Err(Fault::ColumnGap {
-                    due: 0,
-                    nack: self.non_members.try_nack(key, now, config),
+                    first_missing: 0,
+                    send_nack: self.non_members.try_nack(key, now, config),
                 });
             }
         }
@@ -328,7 +328,7 @@ impl Sketch {
     }
 
     /// Writes both epochs again from their first column, because the collector lost its memory.
-    pub(super) fn renew(&mut self) {
+    pub(super) fn rewrite(&mut self) {
         for buffer in &mut self.buffers {
             buffer.written = 0;
             buffer.trailer_invalidated = false;
@@ -502,12 +502,15 @@ impl Member {
         if first < self.next {
             return Fault::Drop(Reason::DuplicateColumn);
         }
-        let nack = !self.nacked || now.saturating_sub(self.nacked_at) >= config.nack_interval;
-        if nack {
+        let send_nack = !self.nacked || now.saturating_sub(self.nacked_at) >= config.nack_interval;
+        if send_nack {
             self.nacked = true;
             self.nacked_at = now;
         }
-        Fault::ColumnGap { due: self.next, nack }
+        Fault::ColumnGap {
+            first_missing: self.next,
+            send_nack,
+        }
     }
 }
 

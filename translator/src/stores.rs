@@ -14,50 +14,50 @@ use super::stats::{Cause, Entries, Reason, Stats};
 use rdma::transport::Transport;
 
 /// Slots up to this length are built in a short buffer.
-const SHORT: usize = 64;
+const SHORT_SLOT_LEN: usize = 64;
 /// Length of the longest slot, bytes.
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + wire::dta::MAX_DATA;
 /// Slots of the hash table of stores: twice the maximum number of stores.
-const PLACES: usize = 128;
+const TABLE_SLOTS: usize = 128;
 /// Bytes that are likely to stay in a core's L2 cache under load: a fraction of its size.
-const NEAR: usize = 1 << 16;
+const CACHED_BYTES: usize = 1 << 16;
 
-/// Stores of one kind, found by ID by linear probing from the ID's low bits. `places` has indices of `stores`; 255 marks a
-/// free place.
+/// Stores of one kind, found by ID by linear probing from the ID's low bits. `table` has indices of `stores`; 255 marks a
+/// free slot.
 #[derive(Debug)]
-struct ById<T> {
-    places: Box<[u8; PLACES]>,
+struct StoreTable<T> {
+    table: Box<[u8; TABLE_SLOTS]>,
     stores: Vec<(u16, T)>,
 }
 
-impl<T> ById<T> {
+impl<T> StoreTable<T> {
     fn new() -> Self {
         Self {
-            places: Box::new([u8::MAX; PLACES]),
+            table: Box::new([u8::MAX; TABLE_SLOTS]),
             stores: Vec::new(),
         }
     }
 
-    /// Adds a store. A collector has at most 64, so a free place exists.
+    /// Adds a store. A collector has at most 64, so a free slot exists.
     fn insert(&mut self, id: u16, store: T) {
-        let mut at = usize::from(id) % PLACES;
-        while self.places[at] != u8::MAX {
-            at = (at + 1) % PLACES;
+        let mut slot = usize::from(id) % TABLE_SLOTS;
+        while self.table[slot] != u8::MAX {
+            slot = (slot + 1) % TABLE_SLOTS;
         }
-        self.places[at] = self.stores.len() as u8;
+        self.table[slot] = self.stores.len() as u8;
         self.stores.push((id, store));
     }
 
-    /// Returns the store with this ID. The search ends at a free place, and at least half of the places are free.
+    /// Returns the store with this ID. The search ends at a free slot, and at least half of the slots are free.
     #[inline(always)]
     fn find(&mut self, id: u16) -> Option<&mut T> {
-        let mut at = usize::from(id) % PLACES;
+        let mut slot = usize::from(id) % TABLE_SLOTS;
         loop {
-            let index = usize::from(self.places[at]);
+            let index = usize::from(self.table[slot]);
             match self.stores.get(index) {
                 None => return None,
                 Some((other, _)) if *other == id => return Some(&mut self.stores[index].1),
-                Some(_) => at = (at + 1) % PLACES,
+                Some(_) => slot = (slot + 1) % TABLE_SLOTS,
             }
         }
     }
@@ -100,10 +100,10 @@ pub(super) struct Context {
 /// The stores of one collector by kind.
 #[derive(Debug)]
 pub(super) struct Stores {
-    key_write: ById<Slots>,
-    key_increment: ById<Counters>,
-    postcarding: ById<Paths>,
-    sketches: ById<Sketch>,
+    key_write: StoreTable<Slots>,
+    key_increment: StoreTable<Counters>,
+    postcarding: StoreTable<Paths>,
+    sketches: StoreTable<Sketch>,
     append: Vec<Lists>,
 }
 
@@ -114,31 +114,31 @@ impl Stores {
 
     pub(super) fn new() -> Self {
         Self {
-            key_write: ById::new(),
-            key_increment: ById::new(),
-            postcarding: ById::new(),
-            sketches: ById::new(),
+            key_write: StoreTable::new(),
+            key_increment: StoreTable::new(),
+            postcarding: StoreTable::new(),
+            sketches: StoreTable::new(),
             append: Vec::new(),
         }
     }
 
-    /// Creates a collector's stores. Pending data moves over from stores of `before` with the same settings; other pending
+    /// Creates a collector's stores. Pending data moves over from stores of `previous` with the same settings; other pending
     /// data is dropped and counted.
     pub(super) fn replace(
-        before: Self,
+        previous: Self,
         memory: &CollectorConfig,
         config: &Config,
         stats: &mut Stats,
     ) -> Self {
         let mut stores = Self::new();
-        let mut append = before.append;
-        let mut paths: Vec<Paths> = before
+        let mut append = previous.append;
+        let mut paths: Vec<Paths> = previous
             .postcarding
             .stores
             .into_iter()
             .map(|(_, paths)| paths)
             .collect();
-        let mut sketches: Vec<Sketch> = before
+        let mut sketches: Vec<Sketch> = previous
             .sketches
             .stores
             .into_iter()
@@ -178,14 +178,14 @@ impl Stores {
                         .extend(reuse(&mut append, entry, Lists::entry).or_else(|| Lists::new(*entry)));
                 }
                 Geometry::Postcarding { .. } => {
-                    let known = reuse(&mut paths, entry, Paths::entry);
-                    if let Some(paths) = known.or_else(|| Paths::new(*entry, config.postcards)) {
+                    let reusable = reuse(&mut paths, entry, Paths::entry);
+                    if let Some(paths) = reusable.or_else(|| Paths::new(*entry, config.postcards)) {
                         stores.postcarding.insert(entry.id, paths);
                     }
                 }
                 Geometry::Sketch { .. } => {
-                    let known = reuse(&mut sketches, entry, Sketch::entry);
-                    if let Some(sketch) = known.or_else(|| Sketch::new(*entry)) {
+                    let reusable = reuse(&mut sketches, entry, Sketch::entry);
+                    if let Some(sketch) = reusable.or_else(|| Sketch::new(*entry)) {
                         stores.sketches.insert(entry.id, sketch);
                     }
                 }
@@ -200,19 +200,19 @@ impl Stores {
     /// Sets the number at which a list continues, see [`super::Translator::set_next`]. Returns `false` if there is no such
     /// list.
     pub(super) fn set_next(&mut self, list: u32, next: u64) -> bool {
-        match self.list(list) {
-            Some((lists, at)) => {
-                lists.set_next(at, next);
+        match self.find_list(list) {
+            Some((lists, index)) => {
+                lists.set_next(index, next);
                 true
             }
             None => false,
         }
     }
 
-    /// Schedules all sketches to be written again, see [`super::Translator::renew`]. Returns their regions.
-    pub(super) fn renew(&mut self) -> impl Iterator<Item = u16> {
+    /// Schedules all sketches to be written again, see [`super::Translator::rewrite_sketches`]. Returns their regions.
+    pub(super) fn rewrite_sketches(&mut self) -> impl Iterator<Item = u16> {
         self.sketches.iter_mut().map(|sketch| {
-            sketch.renew();
+            sketch.rewrite();
             sketch.entry().region
         })
     }
@@ -231,23 +231,23 @@ impl Stores {
             .append
             .iter()
             .filter_map(Lists::oldest)
-            .map(|at| at.saturating_add(config.append_timer));
+            .map(|index| index.saturating_add(config.append_timer));
         let paths = self
             .postcarding
             .iter()
             .filter_map(Paths::oldest)
-            .map(|at| at.saturating_add(config.postcard_timer));
+            .map(|index| index.saturating_add(config.postcard_timer));
         let sketches = self
             .sketches
             .iter()
             .filter_map(Sketch::oldest)
-            .map(|at| at.saturating_add(config.sketch_timer));
+            .map(|index| index.saturating_add(config.sketch_timer));
         entries.chain(paths).chain(sketches).min()
     }
 
     /// Executes a report's operation on its store. The store writes at once or collects the data for a later write.
     #[inline(always)]
-    pub(super) fn perform<W: Transport>(
+    pub(super) fn execute<W: Transport>(
         &mut self,
         Context { now, level, artifact }: Context,
         report: &Report<'_>,
@@ -270,13 +270,13 @@ impl Stores {
                     .ok_or(Fault::Drop(Reason::UnknownStore))?;
                 // Under congestion fewer copies are written, which saves bandwidth but makes queries less likely to
                 // succeed.
-                let most = copies.min(config.copies[usize::from(level & 3)]);
+                let max_copies = copies.min(config.copies[usize::from(level & 3)]);
                 let notice = immediate.then(|| report.operation.immediate_value());
-                let written = store.write(key, data, most, notice, reliable, sender)?;
+                let written = store.write(key, data, max_copies, notice, reliable, sender)?;
                 stats.copies.requested += u64::from(copies);
                 stats.copies.written += u64::from(written);
-                stats.copies.skipped += u64::from(copies - most);
-                stats.copies.dropped += u64::from(most - written);
+                stats.copies.skipped += u64::from(copies - max_copies);
+                stats.copies.dropped += u64::from(max_copies - written);
                 Ok(())
             }
             Operation::Append {
@@ -284,7 +284,7 @@ impl Stores {
                 entry_len,
                 entries,
             } => {
-                let (lists, at) = self.list(list).ok_or(Fault::Drop(Reason::UnknownList))?;
+                let (lists, index) = self.find_list(list).ok_or(Fault::Drop(Reason::UnknownList))?;
                 if usize::from(entry_len) != lists.entry_len() {
                     return Err(Fault::Drop(Reason::WrongEntry));
                 }
@@ -293,7 +293,7 @@ impl Stores {
                     reliable,
                     words: artifact,
                 };
-                lists.append(at, now, entries, request, sender, &mut stats.entries)
+                lists.append(index, now, entries, request, sender, &mut stats.entries)
             }
             Operation::KeyIncrement {
                 copies,
@@ -359,7 +359,7 @@ impl Stores {
         }
     }
 
-    /// Executes a plain Append on the fast path. Returns `None` if nothing was done; [`Stores::perform`] must then execute
+    /// Executes a plain Append on the fast path. Returns `None` if nothing was done; [`Stores::execute`] must then execute
     /// it, or find the reason.
     #[inline(always)]
     pub(super) fn append_plain<W: Transport>(
@@ -369,7 +369,7 @@ impl Stores {
         sender: &mut Sender<'_, W>,
         stats: &mut Entries,
     ) -> Option<Result<(), Reason>> {
-        let (lists, at) = self.list(plain.list)?;
+        let (lists, index) = self.find_list(plain.list)?;
         if usize::from(plain.entry_len) != lists.entry_len() {
             return None;
         }
@@ -378,7 +378,7 @@ impl Stores {
             reliable: false,
             words: false,
         };
-        match lists.append(at, now, plain.entries, request, sender, stats) {
+        match lists.append(index, now, plain.entries, request, sender, stats) {
             Ok(()) => Some(Ok(())),
             Err(Fault::Drop(reason)) => Some(Err(reason)),
             Err(Fault::Blocked | Fault::ColumnGap { .. }) => None,
@@ -397,16 +397,16 @@ impl Stores {
 
     /// Returns the Append store that contains a list, and the list's index in it.
     #[inline(always)]
-    fn list(&mut self, list: u32) -> Option<(&mut Lists, usize)> {
+    fn find_list(&mut self, list: u32) -> Option<(&mut Lists, usize)> {
         self.append
             .iter_mut()
-            .find_map(|lists| lists.find(list).map(|at| (lists, at)))
+            .find_map(|lists| lists.find(list).map(|index| (lists, index)))
     }
 
     /// Returns whether the state of all lists probably fits the cache, so that prefetching does not pay.
     #[inline(always)]
     pub(super) fn are_lists_few(&self) -> bool {
-        self.append.iter().map(Lists::footprint).sum::<usize>() <= NEAR
+        self.append.iter().map(Lists::footprint).sum::<usize>() <= CACHED_BYTES
     }
 
     /// Prefetches a list's state and its pending block.
@@ -435,17 +435,17 @@ impl Stores {
         sender: &mut Sender<'_, W>,
         stats: &mut Stats,
     ) -> Result<(), Fault> {
-        let (lists, at) = self.list(list).ok_or(Fault::Drop(Reason::UnknownList))?;
+        let (lists, index) = self.find_list(list).ok_or(Fault::Drop(Reason::UnknownList))?;
         if entry.len() != lists.entry_len() {
             return Err(Fault::Drop(Reason::WrongEntry));
         }
-        let before = stats.entries.accepted;
-        let done = lists.append(at, now, entry, request, sender, &mut stats.entries);
+        let previous = stats.entries.accepted;
+        let result = lists.append(index, now, entry, request, sender, &mut stats.entries);
         // Counts it as a trigger's entry instead of a report's.
-        let triggered = stats.entries.accepted - before;
-        stats.entries.accepted = before;
+        let triggered = stats.entries.accepted - previous;
+        stats.entries.accepted = previous;
         stats.entries.triggered += triggered;
-        done
+        result
     }
 
     /// Writes data whose timers have expired, or all data if the translator stops. Returns `false` if the transport did not
@@ -458,23 +458,24 @@ impl Stores {
         sender: &mut Sender<'_, W>,
         stats: &mut Stats,
     ) -> bool {
-        let mut all = true;
+        let mut is_complete = true;
         if let Some(until) = flush_limit(now, cause, config.append_timer) {
             for lists in &mut self.append {
-                all &= lists.flush_until(until, cause, sender, &mut stats.entries);
+                is_complete &= lists.flush_until(until, cause, sender, &mut stats.entries);
             }
         }
         if let Some(until) = flush_limit(now, cause, config.postcard_timer) {
             for paths in self.postcarding.iter_mut() {
-                all &= paths.flush_until(until, cause, sender, &mut stats.postcards);
+                is_complete &= paths.flush_until(until, cause, sender, &mut stats.postcards);
             }
         }
         // With limit 0 nothing is closed, but complete columns that had no credit are written.
         let until = flush_limit(now, cause, config.sketch_timer).unwrap_or(0);
         for sketch in self.sketches.iter_mut() {
-            all &= sketch.flush_until(until, cause, config.sketch_columns, sender, &mut stats.sketches);
+            is_complete &=
+                sketch.flush_until(until, cause, config.sketch_columns, sender, &mut stats.sketches);
         }
-        all
+        is_complete
     }
 }
 
@@ -487,9 +488,11 @@ fn flush_limit(now: u64, cause: Cause, timer: u64) -> Option<u64> {
 }
 
 /// Removes and returns the known store with the same settings, including its pending data.
-fn reuse<T>(known: &mut Vec<T>, entry: &StoreEntry, entry_of: impl Fn(&T) -> &StoreEntry) -> Option<T> {
-    let at = known.iter().position(|known| entry_of(known) == entry)?;
-    Some(known.swap_remove(at))
+fn reuse<T>(reusable: &mut Vec<T>, entry: &StoreEntry, settings_of: impl Fn(&T) -> &StoreEntry) -> Option<T> {
+    let index = reusable
+        .iter()
+        .position(|reusable| settings_of(reusable) == entry)?;
+    Some(reusable.swap_remove(index))
 }
 
 impl Slots {
@@ -512,9 +515,9 @@ impl Slots {
             return Err(Fault::Blocked);
         }
         let Hashes { slots, checksum } = self.hashes(key, copies);
-        if len <= SHORT {
+        if len <= SHORT_SLOT_LEN {
             // Zeroing a short buffer is cheaper, and suffices for the usual sizes.
-            let mut slot = [0; SHORT];
+            let mut slot = [0; SHORT_SLOT_LEN];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
             self.write_copies(
                 &slot[..len],

@@ -13,7 +13,7 @@ const WINDOW: u16 = 256;
 const RESTART_RUN: u8 = 8;
 /// If no new number and no NACK came for this time, ns, then consecutive numbers within the window are not duplicates
 /// either: networks duplicate packets sooner than that, and without a NACK a reporter retransmits only its last report.
-const CALM: u64 = 250_000_000;
+const CALM_PERIOD: u64 = 250_000_000;
 /// Accepted reports per ACK.
 const ACK_EVERY: u8 = 64;
 
@@ -41,16 +41,16 @@ pub(super) struct Tracker {
     /// The address that the reporter's ID is bound to.
     pub(super) address: u128,
     /// Arrival time of its last essential report that was not taken for a duplicate of an earlier one, ns.
-    pub(super) seen: u64,
+    pub(super) last_seen: u64,
     /// Time at which its last columns without a sequence number were merged, ns.
-    pub(super) merged: u64,
+    pub(super) merged_at: u64,
     /// The reporter is in the settings, so it never expires.
     pub(super) pinned: bool,
-    /// Tells that `last` is valid.
-    begun: bool,
+    /// Tells that `last_in_order` is valid.
+    has_last: bool,
     /// Last sequence number received in order.
-    last: u16,
-    /// NACKs sent for the gap after `last`.
+    last_in_order: u16,
+    /// NACKs sent for the gap after `last_in_order`.
     nacks: u8,
     nacked_at: u64,
     /// A due report was refused since the last NACK, so later reports are missing because of that.
@@ -61,8 +61,8 @@ pub(super) struct Tracker {
     run_next: u16,
     /// Arrival time of the newest report in the run, ns.
     run_at: u64,
-    /// Only a restart explains the run, see [`CALM`].
-    run_calm: bool,
+    /// Only a restart explains the run, see [`CALM_PERIOD`].
+    run_is_calm: bool,
     /// Reports accepted since the last ACK, modulo [`ACK_EVERY`].
     accepted: u8,
 }
@@ -82,32 +82,32 @@ pub(super) enum Verdict {
     /// Earlier numbers are missing.
     Gap {
         /// A NACK is due.
-        nack: bool,
+        send_nack: bool,
         /// The reporter has restarted.
         restart: bool,
     },
 }
 
 impl Tracker {
-    /// Creates the state of a reporter at this address, first seen at `seen` (ns).
-    pub(super) fn new(address: u128, seen: u64, pinned: bool) -> Self {
+    /// Creates the state of a reporter at this address, first seen at `last_seen` (ns).
+    pub(super) fn new(address: u128, last_seen: u64, pinned: bool) -> Self {
         Self {
             address,
-            seen,
+            last_seen,
             pinned,
             ..Self::default()
         }
     }
 
     /// Returns when the reporter was last active, with or without sequence numbers, ns.
-    pub(super) fn active(&self) -> u64 {
-        self.seen.max(self.merged)
+    pub(super) fn last_active(&self) -> u64 {
+        self.last_seen.max(self.merged_at)
     }
 
     /// Returns the last number received in order, or the one before `sequence` if there is none yet.
     pub(super) fn last(&self, sequence: u16, width: Width) -> u16 {
-        if self.begun {
-            self.last
+        if self.has_last {
+            self.last_in_order
         } else {
             sequence.wrapping_sub(1) & width.mask()
         }
@@ -115,32 +115,32 @@ impl Tracker {
 
     /// Returns whether this number is due, without changing the state.
     pub(super) fn is_next(&self, sequence: u16, width: Width) -> bool {
-        !self.begun || sequence.wrapping_sub(self.last) & width.mask() == 1
+        !self.has_last || sequence.wrapping_sub(self.last_in_order) & width.mask() == 1
     }
 
     /// Classifies a number. A due number must be confirmed by [`Tracker::accept`]; lost numbers are given up at once.
     #[inline]
     pub(super) fn classify(&mut self, sequence: u16, width: Width, now: u64, config: &Config) -> Verdict {
         let mask = width.mask();
-        let ahead = sequence.wrapping_sub(self.last) & mask;
-        if ahead == 1 || !self.begun {
-            self.seen = now;
+        let ahead = sequence.wrapping_sub(self.last_in_order) & mask;
+        if ahead == 1 || !self.has_last {
+            self.last_seen = now;
             return Verdict::Due {
                 lost: 0,
                 restart: false,
             };
         }
         if ahead == 0 || ahead > mask / 2 {
-            return self.classify_earlier(sequence, ahead, width, now, config);
+            return self.classify_at_or_before(sequence, ahead, width, now, config);
         }
-        self.seen = now;
+        self.last_seen = now;
         self.run = 0;
-        self.classify_later(sequence, ahead, width, now, config)
+        self.classify_after_gap(sequence, ahead, width, now, config)
     }
 
     /// Classifies a number at or before the last one: a duplicate, or a report from a reporter that restarted with smaller
     /// numbers.
-    fn classify_earlier(
+    fn classify_at_or_before(
         &mut self,
         sequence: u16,
         ahead: u16,
@@ -150,18 +150,18 @@ impl Tracker {
     ) -> Verdict {
         // Without a NACK a reporter retransmits only its last report. After a long silence, an earlier number is no
         // duplicate either: the state here may be outdated.
-        let silent = now.saturating_sub(self.seen) >= config.idle;
-        if ahead == 0 && !silent {
-            self.seen = now;
+        let is_silent = now.saturating_sub(self.last_seen) >= config.idle;
+        if ahead == 0 && !is_silent {
+            self.last_seen = now;
             return Verdict::Duplicate;
         }
-        if !self.is_restart(sequence, ahead, width, now, config) && !silent {
+        if !self.is_restart(sequence, ahead, width, now, config) && !is_silent {
             return Verdict::Duplicate;
         }
         // The reporter still buffers the reports of the run, which were dropped as duplicates. A NACK requests them.
         let first = if self.run > 0 { self.run_first } else { sequence };
-        self.last = first.wrapping_sub(1) & width.mask();
-        self.seen = now;
+        self.last_in_order = first.wrapping_sub(1) & width.mask();
+        self.last_seen = now;
         self.run = 0;
         self.refused = false;
         if first == sequence {
@@ -174,7 +174,7 @@ impl Tracker {
         self.nacks = 1;
         self.nacked_at = now;
         Verdict::Gap {
-            nack: true,
+            send_nack: true,
             restart: true,
         }
     }
@@ -186,19 +186,20 @@ impl Tracker {
             return false;
         }
         let is_far = ahead.wrapping_neg() >= WINDOW;
-        let unasked = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.idle;
-        let is_calm = unasked && now.saturating_sub(self.seen) >= CALM;
+        let is_unsolicited = self.nacked_at == 0 || now.saturating_sub(self.nacked_at) >= config.idle;
+        let is_calm = is_unsolicited && now.saturating_sub(self.last_seen) >= CALM_PERIOD;
         // A number within the window continues the run only if it is as unexplained as the run's other numbers.
-        let in_a_row = self.run_next.wrapping_sub(sequence) <= 1 && (is_far || is_calm == self.run_calm);
+        let continues_run =
+            self.run_next.wrapping_sub(sequence) <= 1 && (is_far || is_calm == self.run_is_calm);
         // Stragglers from before a silence do not belong to the run after it.
         let is_old = now.saturating_sub(self.run_at) >= config.idle;
         if self.run == 0 || is_old || sequence.wrapping_sub(self.run_first) >= WINDOW {
             self.run = 0;
             self.run_first = sequence;
         }
-        self.run_calm = is_calm;
+        self.run_is_calm = is_calm;
         self.run_at = now;
-        self.run = if self.run > 0 && in_a_row {
+        self.run = if self.run > 0 && continues_run {
             self.run.saturating_add(1)
         } else {
             1
@@ -208,7 +209,7 @@ impl Tracker {
     }
 
     /// Classifies a number after a gap.
-    fn classify_later(
+    fn classify_after_gap(
         &mut self,
         sequence: u16,
         ahead: u16,
@@ -223,12 +224,12 @@ impl Tracker {
             .saturating_mul(1 << (2 * u32::from(self.nacks.clamp(1, 4) - 1)));
         if self.nacks > 0 && now.saturating_sub(self.nacked_at) < wait {
             return Verdict::Gap {
-                nack: false,
+                send_nack: false,
                 restart: false,
             };
         }
         if self.nacks >= config.nack_limit && !self.refused {
-            self.last = sequence.wrapping_sub(1) & width.mask();
+            self.last_in_order = sequence.wrapping_sub(1) & width.mask();
             self.nacks = 0;
             return Verdict::Due {
                 lost: ahead - 1,
@@ -239,7 +240,7 @@ impl Tracker {
         self.nacked_at = now;
         self.refused = false;
         Verdict::Gap {
-            nack: true,
+            send_nack: true,
             restart: false,
         }
     }
@@ -247,9 +248,9 @@ impl Tracker {
     /// Records that congestion prevents accepting a due report, which the reporter sends again. Returns whether a NACK is
     /// due.
     pub(super) fn refuse(&mut self, sequence: u16, width: Width, now: u64, config: &Config) -> bool {
-        if !self.begun {
-            self.begun = true;
-            self.last = sequence.wrapping_sub(1) & width.mask();
+        if !self.has_last {
+            self.has_last = true;
+            self.last_in_order = sequence.wrapping_sub(1) & width.mask();
         }
         // Reports behind it will arrive first, which is not a loss.
         self.nacks = 1;
@@ -269,8 +270,8 @@ impl Tracker {
     /// Accepts a due number. Returns whether an ACK is due.
     #[inline]
     pub(super) fn accept(&mut self, sequence: u16) -> bool {
-        self.begun = true;
-        self.last = sequence;
+        self.has_last = true;
+        self.last_in_order = sequence;
         self.nacks = 0;
         self.refused = false;
         self.run = 0;
@@ -289,11 +290,11 @@ mod tests {
         restart: false,
     };
     const GAP: Verdict = Verdict::Gap {
-        nack: true,
+        send_nack: true,
         restart: false,
     };
     const SILENT: Verdict = Verdict::Gap {
-        nack: false,
+        send_nack: false,
         restart: false,
     };
 
@@ -314,10 +315,10 @@ mod tests {
         );
     }
 
-    fn after(last: u16, width: Width) -> Tracker {
+    fn after(last_in_order: u16, width: Width) -> Tracker {
         let mut tracker = Tracker::default();
-        assert_eq!(tracker.classify(last, width, 0, &Config::default()), DUE);
-        tracker.accept(last);
+        assert_eq!(tracker.classify(last_in_order, width, 0, &Config::default()), DUE);
+        tracker.accept(last_in_order);
         tracker
     }
 
@@ -325,9 +326,9 @@ mod tests {
     fn every_distance_of_both_widths() {
         let config = Config::default();
         for (width, step) in [(Width::Sixteen, 257), (Width::Eight, 1)] {
-            for last in (0..=width.mask()).step_by(step) {
+            for last_in_order in (0..=width.mask()).step_by(step) {
                 for sequence in (0..=width.mask()).step_by(step) {
-                    let d = sequence.wrapping_sub(last) & width.mask();
+                    let d = sequence.wrapping_sub(last_in_order) & width.mask();
                     let expected = match d {
                         1 => DUE,
                         0 => Verdict::Duplicate,
@@ -335,9 +336,9 @@ mod tests {
                         _ => GAP,
                     };
                     assert_eq!(
-                        after(last, width).classify(sequence, width, 9, &config),
+                        after(last_in_order, width).classify(sequence, width, 9, &config),
                         expected,
-                        "{last} {sequence}"
+                        "{last_in_order} {sequence}"
                     );
                 }
             }
@@ -411,7 +412,7 @@ mod tests {
     }
 
     const ANEW: Verdict = Verdict::Gap {
-        nack: true,
+        send_nack: true,
         restart: true,
     };
 

@@ -25,11 +25,11 @@ use crate::stores::{Context, Stores};
 use crate::tracker::Verdict;
 
 /// Maximum reports executed from local memory per tick.
-const PER_TICK: usize = 4096;
+const REPORTS_PER_TICK: usize = 4096;
 /// Retry interval of writes that had no credit, ns.
-const RETRY: u64 = 1_000_000;
+const RETRY_INTERVAL: u64 = 1_000_000;
 /// Reports whose table entries are prefetched together.
-const TOGETHER: usize = 16;
+const PREFETCH_BATCH: usize = 16;
 
 /// The DTA translator. A driver passes it reports and calls [`tick`](Translator::tick) at its
 /// [`deadline`](Translator::deadline).
@@ -58,21 +58,27 @@ pub struct Translator {
     collectors: Vec<CollectorState>,
     reporters: Reporters,
     /// Per trigger, the time of its last entry plus one, ns; 0: none yet.
-    fired: Vec<u64>,
+    trigger_times: Vec<u64>,
     messages: Emitter,
     now: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
+enum ReportOutcome {
     Done,
     /// The report went to local memory because of this congestion level.
     Diverted(u8),
     /// The report was dropped because of this congestion level.
-    Congested(u8, Reason),
+    Congested {
+        level: u8,
+        reason: Reason,
+    },
     Dropped(Reason),
-    /// Columns of the sketch are missing: the first missing one, and whether to send a NACK.
-    ColumnGap(u32, bool),
+    /// Columns of the sketch are missing, from `first_missing` on.
+    ColumnGap {
+        first_missing: u32,
+        send_nack: bool,
+    },
 }
 
 impl Translator {
@@ -91,7 +97,7 @@ impl Translator {
                 .map(|_| CollectorState::new(config.local))
                 .collect(),
             reporters: Reporters::new(&config),
-            fired: vec![0; config.triggers.len()],
+            trigger_times: vec![0; config.triggers.len()],
             messages: Emitter::default(),
             now: 0,
             config,
@@ -111,13 +117,13 @@ impl Translator {
     /// [`ConfigError`] for invalid stores; nothing has changed.
     pub fn attach(&mut self, collector: u8, memory: CollectorConfig) -> Result<(), ConfigError> {
         memory.check(self.config.postcards)?;
-        let at = usize::from(collector);
-        let known = self.collectors.get_mut(at).ok_or(ConfigError::NoCollector)?;
-        let before = std::mem::replace(&mut known.stores, Stores::new());
-        known.stores = Stores::replace(before, &memory, &self.config, &mut self.stats);
-        known.meter = Meter::new(memory.rate);
-        known.attached = true;
-        self.config.collectors[at] = Some(memory);
+        let index = usize::from(collector);
+        let collector_state = self.collectors.get_mut(index).ok_or(ConfigError::NoCollector)?;
+        let previous = std::mem::replace(&mut collector_state.stores, Stores::new());
+        collector_state.stores = Stores::replace(previous, &memory, &self.config, &mut self.stats);
+        collector_state.meter = Meter::new(memory.rate);
+        collector_state.attached = true;
+        self.config.collectors[index] = Some(memory);
         Ok(())
     }
 
@@ -132,11 +138,11 @@ impl Translator {
     /// Prepares for a collector whose memory may be new and empty after a restart. Call it after [`Translator::attach`] and
     /// before the transport connects. All sketches are written again, because a reader could not detect that earlier
     /// columns are missing.
-    pub fn renew(&mut self, collector: u8, transport: &mut impl Transport) {
+    pub fn rewrite_sketches(&mut self, collector: u8, transport: &mut impl Transport) {
         let Some(memory) = self.collectors.get_mut(usize::from(collector)) else {
             return;
         };
-        for region in memory.stores.renew() {
+        for region in memory.stores.rewrite_sketches() {
             transport.give_up(RemoteAddr { collector, region });
         }
     }
@@ -154,8 +160,8 @@ impl Translator {
     pub fn unfit_trigger(&self, collector: u8) -> Option<usize> {
         let memory = self.collectors.get(usize::from(collector))?;
         self.config.triggers.iter().position(|trigger| {
-            let is_for = trigger.collector.is_none_or(|number| number == collector);
-            is_for && memory.stores.entry_len(trigger.list) != Some(trigger.entry_len())
+            let is_for_collector = trigger.collector.is_none_or(|number| number == collector);
+            is_for_collector && memory.stores.entry_len(trigger.list) != Some(trigger.entry_len())
         })
     }
 
@@ -206,7 +212,7 @@ impl Translator {
         transport: &mut impl Transport,
         out: &mut impl Output,
     ) {
-        let key = reporters::key_of(origin.sender.ip());
+        let key = reporters::address_key(origin.sender.ip());
         let reporter = match origin.sender.ip() {
             IpAddr::V4(address) => address.to_bits(),
             IpAddr::V6(_) => (key ^ key >> 32 ^ key >> 64 ^ key >> 96) as u32,
@@ -253,7 +259,7 @@ impl Translator {
             return self.process_sketch(received, transport, out);
         }
         let outcome = self.execute(received, transport);
-        self.settle(received, outcome, transport, out);
+        self.finish_report(received, outcome, transport, out);
     }
 
     /// Processes columns of a sketch. They bind the reporter's ID to the sender, but only once they are merged.
@@ -269,13 +275,13 @@ impl Translator {
             return self.drop(reason);
         }
         let outcome = self.execute(received, transport);
-        if matches!(outcome, Outcome::Done | Outcome::Diverted(_)) {
+        if matches!(outcome, ReportOutcome::Done | ReportOutcome::Diverted(_)) {
             // Cannot fail, because the ID was checked above.
-            if let Ok(at) = self.reporters.tracker(now, identity, &self.config) {
-                self.reporters.at(at).merged = now;
+            if let Ok(tracker) = self.reporters.tracker(now, identity, &self.config) {
+                self.reporters.at(tracker).merged_at = now;
             }
         }
-        self.settle(received, outcome, transport, out);
+        self.finish_report(received, outcome, transport, out);
     }
 
     /// Processes reports for one collector that arrived together, and prefetches their table entries.
@@ -287,32 +293,33 @@ impl Translator {
         transport: &mut impl Transport,
         out: &mut impl Output,
     ) {
-        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
+        let no_sender = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut burst = burst.into_iter();
-        let mut some = [(nobody, &[][..]); TOGETHER];
+        let mut batch = [(no_sender, &[][..]); PREFETCH_BATCH];
         self.now = now;
         loop {
-            let smooth = self.is_smooth(now, collector);
+            let is_fast_path = self.is_fast_path_allowed(now, collector);
             // If lists are in the cache anyway, execute plain Appends at once, without a prefetch pass.
-            let at_once = smooth && self.collectors[usize::from(collector)].stores.are_lists_few();
-            let Some(first) = burst
-                .find(|(_, payload)| !(at_once && self.process_plain(now, collector, payload, transport)))
-            else {
+            let skip_prefetch =
+                is_fast_path && self.collectors[usize::from(collector)].stores.are_lists_few();
+            let Some(first) = burst.find(|(_, payload)| {
+                !(skip_prefetch && self.process_plain_append(now, collector, payload, transport))
+            }) else {
                 return;
             };
-            some[0] = first;
+            batch[0] = first;
             let mut count = 1;
-            for (place, report) in some[1..].iter_mut().zip(burst.by_ref()) {
-                *place = report;
+            for (batch_entry, report) in batch[1..].iter_mut().zip(burst.by_ref()) {
+                *batch_entry = report;
                 count += 1;
             }
-            for (_, payload) in &some[..count] {
+            for (_, payload) in &batch[..count] {
                 self.prefetch(collector, payload);
             }
             // The first report was already tried on the fast path.
-            let mut smooth = smooth && !at_once;
-            for (sender, payload) in &some[..count] {
-                if smooth && self.process_plain(now, collector, payload, transport) {
+            let mut is_fast_path = is_fast_path && !skip_prefetch;
+            for (sender, payload) in &batch[..count] {
+                if is_fast_path && self.process_plain_append(now, collector, payload, transport) {
                     continue;
                 }
                 self.process(
@@ -325,7 +332,7 @@ impl Translator {
                     transport,
                     out,
                 );
-                smooth = self.is_smooth(now, collector);
+                is_fast_path = self.is_fast_path_allowed(now, collector);
             }
         }
     }
@@ -333,19 +340,23 @@ impl Translator {
     /// Returns whether the fast path applies: no meter, congestion, queued report, active notice or trigger can affect a
     /// report.
     #[inline(always)]
-    fn is_smooth(&self, now: u64, collector: u8) -> bool {
+    fn is_fast_path_allowed(&self, now: u64, collector: u8) -> bool {
         let Some(memory) = self.collectors.get(usize::from(collector)) else {
             return false;
         };
-        let unmetered = self.reporters.is_unmetered() && memory.meter.is_unlimited();
-        let calm = memory.attached && memory.level == 0 && memory.local.is_empty();
-        let v1 = self.config.accept != Accept::Artifact;
-        v1 && unmetered && calm && self.reporters.is_nobody_notified(now) && self.config.triggers.is_empty()
+        let is_unmetered = self.reporters.is_unmetered() && memory.meter.is_unlimited();
+        let is_uncongested = memory.attached && memory.level == 0 && memory.local.is_empty();
+        let accepts_v1 = self.config.accept != Accept::Artifact;
+        accepts_v1
+            && is_unmetered
+            && is_uncongested
+            && self.reporters.is_nobody_notified(now)
+            && self.config.triggers.is_empty()
     }
 
     /// Processes a plain Append on the fast path. Returns `false` if nothing was done and the report needs the slow path.
     #[inline(always)]
-    fn process_plain(
+    fn process_plain_append(
         &mut self,
         now: u64,
         collector: u8,
@@ -362,11 +373,11 @@ impl Translator {
             meter: &mut memory.meter,
             stats: &mut self.operations,
         };
-        let done = memory
+        let result = memory
             .stores
             .append_plain(now, &plain, &mut sender, &mut self.stats.entries);
         let reports = &mut self.stats.reports;
-        match done {
+        match result {
             Some(Ok(())) => reports.done[Opcode::Append as usize - 1] += 1,
             Some(Err(reason)) => reports.dropped[reason as usize] += 1,
             None => return false,
@@ -400,33 +411,33 @@ impl Translator {
         for collector in 0..self.collectors.len() {
             self.collectors[collector].update_level(now, &mut self.stats);
             if !self.write_pending(collector, Cause::Timer, transport) {
-                self.collectors[collector].retry = now.saturating_add(RETRY);
+                self.collectors[collector].retry = now.saturating_add(RETRY_INTERVAL);
             }
-            self.reinject(now, collector as u8, PER_TICK, transport);
+            self.execute_queued(now, collector as u8, REPORTS_PER_TICK, transport);
         }
     }
 
     /// Returns when the next timer expires or queued reports are to be retried, ns, or `None` if nothing is pending.
     pub fn deadline(&self) -> Option<u64> {
-        let waits = self.collectors.iter().any(|memory| !memory.local.is_empty());
-        let again = waits.then(|| self.now.saturating_add(RETRY));
+        let has_queued = self.collectors.iter().any(|memory| !memory.local.is_empty());
+        let retry = has_queued.then(|| self.now.saturating_add(RETRY_INTERVAL));
         let timers = self.collectors.iter().filter_map(|memory| {
-            let at = memory.stores.deadline(&self.config)?;
-            Some(at.max(memory.retry))
+            let due = memory.stores.deadline(&self.config)?;
+            Some(due.max(memory.retry))
         });
-        timers.chain(again).min()
+        timers.chain(retry).min()
     }
 
     /// Writes all pending data. Returns `true` when nothing is left; call again otherwise.
     pub fn finish(&mut self, now: u64, transport: &mut impl Transport) -> bool {
         self.now = now;
-        let mut all = true;
+        let mut is_complete = true;
         for collector in 0..self.collectors.len() {
-            self.reinject(now, collector as u8, usize::MAX, transport);
-            all &= self.write_pending(collector, Cause::Stopped, transport)
+            self.execute_queued(now, collector as u8, usize::MAX, transport);
+            is_complete &= self.write_pending(collector, Cause::Stopped, transport)
                 && self.collectors[collector].local.is_empty();
         }
-        all
+        is_complete
     }
 
     /// Returns the current congestion level of a collector, 0 to 3.
@@ -449,7 +460,7 @@ impl Translator {
             stats.reports.queued += waiting;
             stats.reports.queued_bytes += bytes;
         }
-        let (senders, reporters) = self.reporters.known();
+        let (senders, reporters) = self.reporters.sizes();
         stats.senders = senders;
         stats.sequences.reporters = reporters;
         stats
@@ -467,12 +478,12 @@ impl Translator {
 
     /// Executes, diverts or drops a report, depending on the congestion level.
     #[inline(always)]
-    fn execute(&mut self, received: &Received<'_>, transport: &mut impl Transport) -> Outcome {
+    fn execute(&mut self, received: &Received<'_>, transport: &mut impl Transport) -> ReportOutcome {
         let collector = received.origin.collector;
         let memory = &mut self.collectors[usize::from(collector)];
         let level = memory.update_level(received.now, &mut self.stats);
         if (level > 0 || !memory.local.is_empty())
-            && let Some(outcome) = self.under_load(level, received, transport)
+            && let Some(outcome) = self.apply_congestion(level, received, transport)
         {
             return outcome;
         }
@@ -488,30 +499,36 @@ impl Translator {
             level,
             artifact: received.artifact,
         };
-        match memory.stores.perform(
+        match memory.stores.execute(
             context,
             received.report,
             &self.config,
             &mut sender,
             &mut self.stats,
         ) {
-            Ok(()) => Outcome::Done,
-            Err(Fault::Blocked) => self.shed(3, received, transport),
-            Err(Fault::Drop(reason)) => Outcome::Dropped(reason),
-            Err(Fault::ColumnGap { due, nack }) => Outcome::ColumnGap(due, nack),
+            Ok(()) => ReportOutcome::Done,
+            Err(Fault::Blocked) => self.divert_or_drop(3, received, transport),
+            Err(Fault::Drop(reason)) => ReportOutcome::Dropped(reason),
+            Err(Fault::ColumnGap {
+                first_missing,
+                send_nack,
+            }) => ReportOutcome::ColumnGap {
+                first_missing,
+                send_nack,
+            },
         }
     }
 
     /// Decides on a report under congestion, or behind queued reports. Returns `None` to execute it.
-    fn under_load(
+    fn apply_congestion(
         &mut self,
         level: u8,
         received: &Received<'_>,
         transport: &mut impl Transport,
-    ) -> Option<Outcome> {
+    ) -> Option<ReportOutcome> {
         let collector = received.origin.collector;
         // If queued reports have no credit, important reports get level 3, whatever the meter says.
-        let is_closed = level < 3 && self.reinject(received.now, collector, 2, transport);
+        let is_closed = level < 3 && self.execute_queued(received.now, collector, 2, transport);
         let is_dropped = match received.report.base.priority {
             _ if received.is_important() => {
                 // Queued reports go first, so that an older value does not overwrite a newer one.
@@ -520,29 +537,34 @@ impl Translator {
             Priority::Low => level >= 1,
             _ => level >= 2,
         };
-        let reported = if is_closed && received.is_important() {
+        let announced_level = if is_closed && received.is_important() {
             3
         } else {
             level
         };
-        is_dropped.then(|| self.shed(reported, received, transport))
+        is_dropped.then(|| self.divert_or_drop(announced_level, received, transport))
     }
 
     /// Diverts important reports to local memory, and drops others.
     #[cold]
-    fn shed(&mut self, level: u8, received: &Received<'_>, transport: &impl Transport) -> Outcome {
+    fn divert_or_drop(
+        &mut self,
+        level: u8,
+        received: &Received<'_>,
+        transport: &impl Transport,
+    ) -> ReportOutcome {
         if !received.is_important() {
             let collector = received.origin.collector;
-            let is_there =
+            let is_available =
                 self.collectors[usize::from(collector)].attached && transport.is_connected(collector);
-            let low = received.report.base.priority == Priority::Low;
-            let reason = match (is_there, low) {
+            let is_low_priority = received.report.base.priority == Priority::Low;
+            let reason = match (is_available, is_low_priority) {
                 (true, true) => Reason::CongestedLow,
                 (true, false) => Reason::CongestedMedium,
                 (false, true) => Reason::AbsentLow,
                 (false, false) => Reason::AbsentMedium,
             };
-            return Outcome::Congested(level, reason);
+            return ReportOutcome::Congested { level, reason };
         }
         let Received {
             artifact,
@@ -559,16 +581,25 @@ impl Translator {
         // High-priority reports that are not essential may fill only half of the queue.
         if (report.base.essential || !local.is_half_full()) && local.push(record) {
             self.stats.reports.diverted += 1;
-            Outcome::Diverted(level)
+            ReportOutcome::Diverted(level)
         } else {
-            Outcome::Congested(level, Reason::LocalFull)
+            ReportOutcome::Congested {
+                level,
+                reason: Reason::LocalFull,
+            }
         }
     }
 
-    /// Executes up to `most` reports from local memory, oldest first, while the congestion level is below 3. Returns `true`
+    /// Executes up to `limit` reports from local memory, oldest first, while the congestion level is below 3. Returns `true`
     /// if the transport had no credit for the oldest.
-    fn reinject(&mut self, now: u64, collector: u8, most: usize, transport: &mut impl Transport) -> bool {
-        for _ in 0..most {
+    fn execute_queued(
+        &mut self,
+        now: u64,
+        collector: u8,
+        limit: usize,
+        transport: &mut impl Transport,
+    ) -> bool {
+        for _ in 0..limit {
             let memory = &mut self.collectors[usize::from(collector)];
             if memory.local.is_empty() || memory.update_level(now, &mut self.stats) >= 3 {
                 return false;
@@ -576,7 +607,7 @@ impl Translator {
             let Some(record) = memory.local.peek() else {
                 return false;
             };
-            let Ok(report) = reread(&record) else {
+            let Ok(report) = parse_queued(&record) else {
                 // Unreachable: the report was parsed before it was queued.
                 memory.local.pop();
                 self.drop(Reason::TransportRefused);
@@ -595,7 +626,7 @@ impl Translator {
             };
             match memory
                 .stores
-                .perform(context, &report, &self.config, &mut sender, &mut self.stats)
+                .execute(context, &report, &self.config, &mut sender, &mut self.stats)
             {
                 Err(Fault::Blocked) => return true,
                 Ok(()) => {
@@ -604,7 +635,7 @@ impl Translator {
                         let mut action = TriggerAction {
                             now,
                             triggers: &self.config.triggers,
-                            fired: &mut self.fired,
+                            trigger_times: &mut self.trigger_times,
                             stores: &mut memory.stores,
                             stats: &mut self.stats,
                         };
@@ -643,14 +674,14 @@ impl Translator {
 
     /// Counts a report's outcome, fires triggers, and sends the reporter a congestion notice if one is due.
     #[inline(always)]
-    fn settle(
+    fn finish_report(
         &mut self,
         received: &Received<'_>,
-        outcome: Outcome,
+        outcome: ReportOutcome,
         transport: &mut impl Transport,
         out: &mut impl Output,
     ) {
-        if outcome == Outcome::Done {
+        if outcome == ReportOutcome::Done {
             self.stats.reports.done[received.report.operation.opcode() as usize - 1] += 1;
             if !self.config.triggers.is_empty() {
                 self.fire(received, transport);
@@ -664,19 +695,22 @@ impl Translator {
             }
             return;
         }
-        self.settle_refused(received, outcome, out);
+        self.finish_unexecuted(received, outcome, out);
     }
 
-    fn settle_refused(&mut self, received: &Received<'_>, outcome: Outcome, out: &mut impl Output) {
+    fn finish_unexecuted(&mut self, received: &Received<'_>, outcome: ReportOutcome, out: &mut impl Output) {
         let (level, reason) = match outcome {
-            Outcome::Done => return,
-            Outcome::Diverted(level) => (level, None),
-            Outcome::Congested(level, reason) => (level, Some(reason)),
-            Outcome::Dropped(reason) => return self.drop(reason),
-            Outcome::ColumnGap(due, nack) => {
+            ReportOutcome::Done => return,
+            ReportOutcome::Diverted(level) => (level, None),
+            ReportOutcome::Congested { level, reason } => (level, Some(reason)),
+            ReportOutcome::Dropped(reason) => return self.drop(reason),
+            ReportOutcome::ColumnGap {
+                first_missing,
+                send_nack,
+            } => {
                 self.drop(Reason::ColumnGap);
-                if nack {
-                    self.messages.sketch_nack(received, due, out);
+                if send_nack {
+                    self.messages.sketch_nack(received, first_missing, out);
                 }
                 return;
             }
@@ -715,7 +749,7 @@ impl Translator {
         let mut action = TriggerAction {
             now: received.now,
             triggers: &self.config.triggers,
-            fired: &mut self.fired,
+            trigger_times: &mut self.trigger_times,
             stores: &mut memory.stores,
             stats: &mut self.stats,
         };
@@ -740,15 +774,15 @@ impl Translator {
         }
         // Also tracks a reporter's first report, because its loss would otherwise go unnoticed.
         if received.report.base.essential
-            && let Ok(at) = self
+            && let Ok(tracker) = self
                 .reporters
                 .tracker(received.now, received.identity(), &self.config)
             && self
                 .reporters
-                .at(at)
+                .at(tracker)
                 .is_next(received.report.base.sequence, received.width())
         {
-            self.refuse(received, at, out);
+            self.refuse(received, tracker, out);
         }
     }
 
@@ -759,29 +793,29 @@ impl Translator {
         transport: &mut impl Transport,
         out: &mut impl Output,
     ) {
-        let at = match self
+        let tracker = match self
             .reporters
             .tracker(received.now, received.identity(), &self.config)
         {
-            Ok(at) => at,
+            Ok(tracker) => tracker,
             Err(reason) => return self.drop(reason),
         };
         let sequence = received.report.base.sequence;
-        let seen = self.reporters.at(at).seen;
-        let verdict = self
-            .reporters
-            .at(at)
-            .classify(sequence, received.width(), received.now, &self.config);
+        let last_seen = self.reporters.at(tracker).last_seen;
+        let verdict =
+            self.reporters
+                .at(tracker)
+                .classify(sequence, received.width(), received.now, &self.config);
         match verdict {
             Verdict::Duplicate => {
-                self.acknowledge_last(received, at, seen, out);
+                self.acknowledge_last(received, tracker, last_seen, out);
                 return self.drop(Reason::Duplicate);
             }
-            Verdict::Gap { nack, restart } => {
+            Verdict::Gap { send_nack, restart } => {
                 self.drop(Reason::Gap);
                 self.stats.sequences.restarts += u64::from(restart);
-                if nack {
-                    let last = self.reporters.at(at).last(sequence, received.width());
+                if send_nack {
+                    let last = self.reporters.at(tracker).last(sequence, received.width());
                     self.messages.nack(received, control::Cause::Gap, last, out);
                 }
                 return;
@@ -792,23 +826,29 @@ impl Translator {
             }
         }
         let outcome = self.execute(received, transport);
-        if let Outcome::Congested(..) = outcome {
-            self.refuse(received, at, out);
+        if let ReportOutcome::Congested { .. } = outcome {
+            self.refuse(received, tracker, out);
         } else {
-            self.accept(received, at, outcome, out);
+            self.accept(received, tracker, outcome, out);
         }
-        self.settle(received, outcome, transport, out);
+        self.finish_report(received, outcome, transport, out);
     }
 
-    /// Acknowledges a reporter's last report, which it retransmits because it does not know that it arrived. `seen` is the
+    /// Acknowledges a reporter's last report, which it retransmits because it does not know that it arrived. `last_seen` is the
     /// arrival time of the report before (ns), so that a series of duplicates gets one ACK per interval.
     #[cold]
-    fn acknowledge_last(&mut self, received: &Received<'_>, at: usize, seen: u64, out: &mut impl Output) {
+    fn acknowledge_last(
+        &mut self,
+        received: &Received<'_>,
+        tracker: usize,
+        last_seen: u64,
+        out: &mut impl Output,
+    ) {
         let sequence = received.report.base.sequence;
-        let is_last = self.reporters.at(at).last(sequence, received.width()) == sequence;
+        let is_last = self.reporters.at(tracker).last(sequence, received.width()) == sequence;
         if self.config.acknowledge_repeated
             && is_last
-            && received.now.saturating_sub(seen) >= self.config.nack_interval
+            && received.now.saturating_sub(last_seen) >= self.config.nack_interval
         {
             self.messages.ack(received, sequence, out);
         }
@@ -816,30 +856,36 @@ impl Translator {
 
     /// Refuses a report with the expected sequence number because of load; the reporter sends it again.
     #[cold]
-    fn refuse(&mut self, received: &Received<'_>, at: usize, out: &mut impl Output) {
+    fn refuse(&mut self, received: &Received<'_>, tracker: usize, out: &mut impl Output) {
         let sequence = received.report.base.sequence;
         let width = received.width();
         if self
             .reporters
-            .at(at)
+            .at(tracker)
             .refuse(sequence, width, received.now, &self.config)
         {
-            let last = self.reporters.at(at).last(sequence, width);
+            let last = self.reporters.at(tracker).last(sequence, width);
             self.messages.nack(received, control::Cause::Overload, last, out);
         }
     }
 
     /// Accepts an essential report with the expected sequence number. A report that can never be executed is accepted too,
     /// with a NACK that tells the reason, because sending it again would not help.
-    fn accept(&mut self, received: &Received<'_>, at: usize, outcome: Outcome, out: &mut impl Output) {
+    fn accept(
+        &mut self,
+        received: &Received<'_>,
+        tracker: usize,
+        outcome: ReportOutcome,
+        out: &mut impl Output,
+    ) {
         let sequence = received.report.base.sequence;
-        let ack = self.reporters.at(at).accept(sequence);
+        let ack = self.reporters.at(tracker).accept(sequence);
         self.stats.sequences.accepted += 1;
         let cause = match outcome {
-            Outcome::Dropped(
+            ReportOutcome::Dropped(
                 Reason::UnknownStore | Reason::UnknownList | Reason::UnknownSketch | Reason::TransportRefused,
             ) => control::Cause::Unknown,
-            Outcome::Dropped(
+            ReportOutcome::Dropped(
                 Reason::TooMuchData | Reason::WrongEntry | Reason::WrongHop | Reason::WrongShape,
             ) => control::Cause::Malformed,
             _ => {
@@ -849,7 +895,7 @@ impl Translator {
                 return;
             }
         };
-        if self.reporters.at(at).try_nack(received.now, &self.config) {
+        if self.reporters.at(tracker).try_nack(received.now, &self.config) {
             self.messages.nack(received, cause, sequence, out);
         }
     }
@@ -887,19 +933,28 @@ impl Translator {
             payload,
             artifact: false,
         };
-        let Some(at) = self.reporters.known_tracker(received.identity(), &self.config) else {
+        let Some(tracker) = self.reporters.known_tracker(received.identity(), &self.config) else {
             return;
         };
         // After a gap nothing is to be done, because the reporter sends it again.
-        if self.reporters.at(at).is_next(base.sequence, received.width()) {
-            self.reporters.at(at).seen = now;
-            self.accept(&received, at, Outcome::Dropped(Reason::WrongShape), out);
+        if self
+            .reporters
+            .at(tracker)
+            .is_next(base.sequence, received.width())
+        {
+            self.reporters.at(tracker).last_seen = now;
+            self.accept(
+                &received,
+                tracker,
+                ReportOutcome::Dropped(Reason::WrongShape),
+                out,
+            );
         }
     }
 }
 
 /// Parses a report from local memory.
-fn reread<'a>(record: &Record<'a>) -> Result<Report<'a>, Refusal> {
+fn parse_queued<'a>(record: &Record<'a>) -> Result<Report<'a>, Refusal> {
     if record.artifact {
         return artifact::parse(record.payload, record.reporter).map(|(report, _)| report);
     }

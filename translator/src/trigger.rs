@@ -102,17 +102,17 @@ pub enum Part {
 }
 
 /// Writes the low bytes of a number in big-endian order.
-fn write_number(place: &mut [u8], number: u64) {
+fn write_number(target: &mut [u8], number: u64) {
     let bytes = number.to_be_bytes();
-    let len = place.len().min(8);
-    place[..len].copy_from_slice(&bytes[8 - len..]);
+    let len = target.len().min(8);
+    target[..len].copy_from_slice(&bytes[8 - len..]);
 }
 
-/// Copies the available bytes from offset `at`.
-fn copy(place: &mut [u8], from: &[u8], at: usize) {
-    let from = from.get(at..).unwrap_or(&[]);
-    let len = place.len().min(from.len());
-    place[..len].copy_from_slice(&from[..len]);
+/// Copies the available bytes from an offset on.
+fn copy_available(target: &mut [u8], source: &[u8], offset: usize) {
+    let source = source.get(offset..).unwrap_or(&[]);
+    let len = target.len().min(source.len());
+    target[..len].copy_from_slice(&source[..len]);
 }
 
 impl Part {
@@ -192,16 +192,16 @@ impl<'a> TriggerInput<'a> {
             (Field::Value, Operation::Postcard { value, .. }) => Some(value.into()),
             (Field::Hop, Operation::Postcard { hop, .. }) => Some(hop.into()),
             (Field::PathLen, Operation::Postcard { path_len, .. }) => Some(path_len.into()),
-            (Field::Key(at, len), _) => number(self.key(), at.into(), len),
-            (Field::Data(at, len), _) => number(self.data, at.into(), len),
+            (Field::Key(offset, len), _) => read_number(self.key(), offset.into(), len),
+            (Field::Data(offset, len), _) => read_number(self.data, offset.into(), len),
             (Field::Value | Field::Hop | Field::PathLen, _) => None,
         }
     }
 }
 
 /// Reads `len` bytes as a big-endian number, or returns `None` if there are too few.
-fn number(bytes: &[u8], at: usize, len: u8) -> Option<u64> {
-    let bytes = bytes.get(at..at + usize::from(len))?;
+fn read_number(bytes: &[u8], offset: usize, len: u8) -> Option<u64> {
+    let bytes = bytes.get(offset..offset + usize::from(len))?;
     Some(
         bytes
             .iter()
@@ -210,7 +210,7 @@ fn number(bytes: &[u8], at: usize, len: u8) -> Option<u64> {
 }
 
 impl Condition {
-    fn holds(&self, input: &TriggerInput<'_>) -> bool {
+    fn is_met_by(&self, input: &TriggerInput<'_>) -> bool {
         let Some(field) = input.field(self.field) else {
             return false;
         };
@@ -230,7 +230,7 @@ impl Condition {
 impl Trigger {
     /// Returns whether the trigger matches this operation for this collector.
     #[inline]
-    pub(super) fn is_for(&self, collector: u8, operation: &Operation<'_>) -> bool {
+    pub(super) fn applies_to(&self, collector: u8, operation: &Operation<'_>) -> bool {
         let id = match *operation {
             Operation::KeyWrite { store, .. }
             | Operation::KeyIncrement { store, .. }
@@ -239,38 +239,38 @@ impl Trigger {
             Operation::SketchMerge { sketch, .. } => sketch.into(),
         };
         self.opcode == operation.opcode() as u8
-            && self.collector.is_none_or(|of| of == collector)
+            && self.collector.is_none_or(|addressed| addressed == collector)
             && self.target.is_none_or(|target| target == id)
     }
 
     /// Returns whether all conditions hold.
-    pub(super) fn holds(&self, input: &TriggerInput<'_>) -> bool {
-        self.conditions.iter().all(|condition| condition.holds(input))
+    pub(super) fn is_met_by(&self, input: &TriggerInput<'_>) -> bool {
+        self.conditions.iter().all(|condition| condition.is_met_by(input))
     }
 
     /// Builds the entry in `out` and returns its bytes.
-    pub(super) fn build<'b>(
+    pub(super) fn build_entry<'b>(
         &self,
         now: u64,
         input: &TriggerInput<'_>,
         out: &'b mut [u8; MAX_ENTRY],
     ) -> &'b [u8] {
         out.fill(0);
-        let mut at = 0;
+        let mut len = 0;
         for part in &self.entry {
-            let Some(place) = out.get_mut(at..at + part.len()) else {
+            let Some(target) = out.get_mut(len..len + part.len()) else {
                 break;
             };
             match *part {
-                Part::Field(field, _) => write_number(place, input.field(field).unwrap_or(0)),
-                Part::Key(from, _) => copy(place, input.key(), from.into()),
-                Part::Data(from, _) => copy(place, input.data, from.into()),
-                Part::Time => write_number(place, now),
-                Part::Constant(number, _) => write_number(place, number),
+                Part::Field(field, _) => write_number(target, input.field(field).unwrap_or(0)),
+                Part::Key(offset, _) => copy_available(target, input.key(), offset.into()),
+                Part::Data(offset, _) => copy_available(target, input.data, offset.into()),
+                Part::Time => write_number(target, now),
+                Part::Constant(number, _) => write_number(target, number),
             }
-            at += part.len();
+            len += part.len();
         }
-        &out[..at]
+        &out[..len]
     }
 
     /// Returns the length of its entries, bytes.
@@ -283,7 +283,7 @@ impl Trigger {
     /// # Errors
     /// A message that describes the first problem.
     pub fn check(&self) -> Result<(), &'static str> {
-        let good = [
+        let checks = [
             ("the opcode must be 1 to 5", (1..=5).contains(&self.opcode)),
             (
                 "there may be at most 8 conditions",
@@ -303,8 +303,9 @@ impl Trigger {
                 self.conditions.iter().all(|condition| condition.field.is_valid()),
             ),
         ];
-        good.into_iter()
-            .find(|(_, good)| !good)
-            .map_or(Ok(()), |(what, _)| Err(what))
+        checks
+            .into_iter()
+            .find(|(_, is_valid)| !is_valid)
+            .map_or(Ok(()), |(message, _)| Err(message))
     }
 }

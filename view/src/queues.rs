@@ -296,16 +296,16 @@ impl From<&RecordingRow> for RecordingView {
 
 impl PartView {
     /// Creates the view of a flow's part in a burst, with the nodes of its path.
-    pub fn new(part: &collector::flight::burst::Part, nodes: &[u32]) -> Self {
+    pub fn new(share: &collector::flight::burst::FlowShare, nodes: &[u32]) -> Self {
         Self {
-            flow: part.flow.map(Flow::from),
-            text: part.flow.map(|flow| flow.to_string()),
-            rise: part.rise,
-            reports: part.reports,
-            longest: part.longest,
-            waited: part.waited,
-            first: part.first,
-            last: part.last,
+            flow: share.flow.map(Flow::from),
+            text: share.flow.map(|flow| flow.to_string()),
+            rise: share.rise,
+            reports: share.reports,
+            longest: share.longest,
+            waited: share.waited,
+            first: share.first,
+            last: share.last,
             path: path(nodes),
         }
     }

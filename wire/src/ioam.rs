@@ -170,11 +170,16 @@ impl<'a> Trace<'a> {
             incremental,
             data: data.get(free..).ok_or(Refusal::BadIoam)?,
         };
-        let whole = trace.nodes().map(|node| node.bytes.len()).sum::<usize>() == trace.data.len();
+        let has_whole_nodes = trace.nodes().map(|node| node.bytes.len()).sum::<usize>() == trace.data.len();
         // An opaque snapshot is node data too, but not included in NodeLen.
         let has_data = node_len != 0 || trace_type & OPAQUE != 0;
-        let sound = node_len == node_words(trace_type) && has_data && trace_type & RESERVED == 0 && whole;
-        if sound { Ok(trace) } else { Err(Refusal::BadIoam) }
+        let is_consistent =
+            node_len == node_words(trace_type) && has_data && trace_type & RESERVED == 0 && has_whole_nodes;
+        if is_consistent {
+            Ok(trace)
+        } else {
+            Err(Refusal::BadIoam)
+        }
     }
 
     /// Returns the O flag: a node found no space left, so its data is missing.
@@ -199,7 +204,7 @@ impl<'a> Trace<'a> {
     pub fn nodes(&self) -> Nodes<'a> {
         Nodes {
             trace_type: self.trace_type,
-            fixed: usize::from(self.node_len) * 4,
+            fixed_len: usize::from(self.node_len) * 4,
             rest: self.data,
         }
     }
@@ -248,7 +253,8 @@ pub fn node_words(trace_type: u32) -> u8 {
 #[derive(Clone, Debug)]
 pub struct Nodes<'a> {
     trace_type: u32,
-    fixed: usize,
+    /// Length of a node's data without the opaque snapshot, bytes.
+    fixed_len: usize,
     rest: &'a [u8],
 }
 
@@ -256,12 +262,12 @@ impl<'a> Iterator for Nodes<'a> {
     type Item = Node<'a>;
 
     fn next(&mut self) -> Option<Node<'a>> {
-        if self.fixed == 0 && self.trace_type & OPAQUE == 0 || self.rest.is_empty() {
+        if self.fixed_len == 0 && self.trace_type & OPAQUE == 0 || self.rest.is_empty() {
             return None;
         }
-        let mut len = self.fixed;
+        let mut len = self.fixed_len;
         if self.trace_type & OPAQUE != 0 {
-            len += 4 + usize::from(*self.rest.get(self.fixed)?) * 4;
+            len += 4 + usize::from(*self.rest.get(self.fixed_len)?) * 4;
         }
         let (bytes, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
@@ -297,22 +303,22 @@ impl<'a> Node<'a> {
     }
 
     fn offset(&self, k: u32) -> Option<usize> {
-        let before = self.trace_type & !(bit(k) | (bit(k) - 1));
-        (self.trace_type & bit(k) != 0).then(|| usize::from(node_words(before)) * 4)
+        let earlier_items = self.trace_type & !(bit(k) | (bit(k) - 1));
+        (self.trace_type & bit(k) != 0).then(|| usize::from(node_words(earlier_items)) * 4)
     }
 
     fn word(&self, k: u32) -> Option<u32> {
         try_u32(self.bytes, self.offset(k)?).filter(|word| *word != u32::MAX)
     }
 
-    fn long(&self, k: u32) -> Option<u64> {
-        try_u64(self.bytes, self.offset(k)?).filter(|long| *long != u64::MAX)
+    fn double_word(&self, k: u32) -> Option<u64> {
+        try_u64(self.bytes, self.offset(k)?).filter(|value| *value != u64::MAX)
     }
 
     /// Returns the hop limit at this node.
     pub fn hop_limit(&self) -> Option<u8> {
         let short = self.word(0).map(|word| (word >> 24) as u8);
-        short.or_else(|| self.long(8).map(|long| (long >> 56) as u8))
+        short.or_else(|| self.double_word(8).map(|value| (value >> 56) as u8))
     }
 
     /// Returns the node ID: 24 bits, or 56 bits if only the wide form is available. A node without a configured ID still
@@ -320,7 +326,11 @@ impl<'a> Node<'a> {
     pub fn node_id(&self) -> Option<u64> {
         const NONE: u64 = u64::MAX >> 8;
         let short = self.short_node_id().map(u64::from);
-        short.or_else(|| self.long(8).map(|long| long & NONE).filter(|id| *id != NONE))
+        short.or_else(|| {
+            self.double_word(8)
+                .map(|value| value & NONE)
+                .filter(|id| *id != NONE)
+        })
     }
 
     fn short_node_id(&self) -> Option<u32> {
@@ -342,10 +352,10 @@ impl<'a> Node<'a> {
 
     /// Returns the 32-bit ingress and egress interfaces, each `None` if unavailable.
     pub fn wide_interfaces(&self) -> (Option<u32>, Option<u32>) {
-        let Some(long) = self.long(9) else {
+        let Some(value) = self.double_word(9) else {
             return (None, None);
         };
-        let [ingress, egress] = [(long >> 32) as u32, long as u32];
+        let [ingress, egress] = [(value >> 32) as u32, value as u32];
         (
             (ingress != u32::MAX).then_some(ingress),
             (egress != u32::MAX).then_some(egress),
@@ -374,7 +384,7 @@ impl<'a> Node<'a> {
 
     /// Returns the namespace-specific data, 64 bits.
     pub fn wide_namespace_data(&self) -> Option<u64> {
-        self.long(10)
+        self.double_word(10)
     }
 
     /// Returns the queue depth, device units.
@@ -395,12 +405,12 @@ impl<'a> Node<'a> {
     /// Returns the opaque state snapshot: its schema ID (`None` if it has none) and data.
     pub fn opaque(&self) -> Option<(Option<u32>, &'a [u8])> {
         const NONE: u32 = u32::MAX >> 8;
-        let at = usize::from(node_words(self.trace_type)) * 4;
+        let offset = usize::from(node_words(self.trace_type)) * 4;
         (self.trace_type & OPAQUE != 0).then(|| {
-            let schema = u32_at(self.bytes, at) & NONE;
+            let schema = u32_at(self.bytes, offset) & NONE;
             (
                 Some(schema).filter(|schema| *schema != NONE),
-                &self.bytes[at + 4..],
+                &self.bytes[offset + 4..],
             )
         })
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use collector::flight::{Chunk, Kept, Ring};
+use collector::flight::{Chunk, ChunkStore, Ring};
 use collector::{Batch, Collector, Datagram, Output};
 use nic::capture::{self, LinkType, Writer};
 use testkit::workload::collector::{CASES, Case, Feed, Input};
@@ -159,7 +159,7 @@ pub(super) fn record(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     const MEMORY: usize = 64 << 20;
     let feed = USUAL.feed();
     let mut ring = Ring::new();
-    let mut kept = Kept::new(MEMORY / Chunk::BYTES);
+    let mut kept = ChunkStore::new(MEMORY / Chunk::BYTES);
     let mut spare = None;
     let mut received = 0;
     let bytes = feed.payloads().next().map_or(1, <[u8]>::len);

@@ -68,7 +68,7 @@ flow_table!(state::flows::Flows, |table: &mut state::flows::Flows,
                                   slot,
                                   _,
                                   second| {
-    table.parts(slot).0.reports += 1;
+    table.parts(slot).flow.reports += 1;
     table.touch(slot, second);
 });
 
@@ -280,12 +280,12 @@ fn a_flow_that_is_ahead_of_a_report_is_not_idle() {
     let standing = |of_entry: u32, second: u32| {
         let mut index = Index::with_capacity(64);
         let mut newcomers = Newcomers::for_flows(64);
-        let Admission::Free(room) = newcomers.admit(&index, 1, of_entry, false) else {
+        let Admission::Free(new_entry) = newcomers.admit(&index, 1, of_entry, false) else {
             panic!("it has room")
         };
-        newcomers.enter(&mut index, room, 1, 0, of_entry);
+        newcomers.insert(&mut index, new_entry, 1, 0, of_entry);
         establish(&mut index, 1, 0, of_entry);
-        candidate(&index.get(1, 0).unwrap(), second).0
+        candidate(&index.get(1, 0).unwrap(), second).standing
     };
     let standings = [(101, 100), (108, 100), (100, 100), (100, 129), (100, 130)].map(|(a, b)| standing(a, b));
     assert_eq!(

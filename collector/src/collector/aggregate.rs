@@ -25,7 +25,7 @@ use crate::decode::{
 };
 use crate::event::Output;
 use crate::state::pending::Postcard;
-use crate::state::series::{ALL_QUEUES, Cause, Key, Merged};
+use crate::state::series::{ALL_QUEUES, Cause, Key, Merged, MergedChange};
 use crate::stats::Unjoinable;
 use crate::stream::StreamId;
 
@@ -326,7 +326,7 @@ impl Inner {
             SummaryMetric::QueueLength => (Metric::QueueOccupancy, ALL_QUEUES),
             SummaryMetric::Other(_) => return,
         };
-        let set = slot.map_or(0, |slot| self.state.flows.parts(slot).0.set);
+        let set = slot.map_or(0, |slot| self.state.flows.parts(slot).flow.threshold_set);
         let about = &EventContext {
             has_flow: false,
             ..head.about
@@ -341,11 +341,14 @@ impl Inner {
             profile: head.about.profile,
             origin: head.about.identity(),
         };
-        if let Some((value, previous)) = series.merge(key, cause, &merged, threshold)
+        if let Some(MergedChange { value, previous }) = series.merge(key, cause, &merged, threshold)
             && emits
         {
             let mut event = emitter.change(series.metric(), value, previous);
-            (event.node, event.interface, event.queue) = series.ids(key);
+            let subject = series.subject(key);
+            event.node = subject.node;
+            event.interface = subject.interface;
+            event.queue = subject.queue;
             emitter.emit(event, &[]);
         }
     }

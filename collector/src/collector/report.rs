@@ -148,7 +148,7 @@ impl Inner {
             .or_incomplete(!whole_path || report.flags.contains(wire::Flags::QUEUE)),
             basis: Basis::Measured,
             remaining: remaining(report),
-            relieves: report.flags.contains(wire::Flags::INTERMEDIATE)
+            is_intermediate: report.flags.contains(wire::Flags::INTERMEDIATE)
                 && !report.flags.contains(wire::Flags::DROP)
                 && report.hop_count() > 0
                 && remaining(report) != Head::UNKNOWN,

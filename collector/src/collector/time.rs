@@ -4,13 +4,17 @@
 use super::Inner;
 use crate::config::Config;
 use crate::event::{Nanos, Output, SECOND, SET_BACK, follow_clock};
+use crate::state::flows::FlowParts;
 use crate::state::series::Closing;
 
 /// Reports may wait in a queue this long after the clock was stepped, ns, with receive times from before.
-const QUEUED: Nanos = 5 * SECOND;
+const MAX_QUEUE_TIME: Nanos = 5 * SECOND;
 
 /// A start of a second that no clock shows, ns: more than a second away from 0 and from any time before the year 2262.
 const UNSET: Nanos = 1 << 63;
+
+/// Silence after which a flow is marked as old in the index, whose seconds are modulo 256, ns.
+const INDEX_AGE_LIMIT: Nanos = 100 * SECOND;
 
 /// Maximum number of flows visited per tick. With a tick every 10 ms a million flows take 0.6 s.
 const FLOWS_PER_TICK: u32 = 16_384;
@@ -23,22 +27,25 @@ const KEYS_PER_TICK: usize = 256;
 pub(super) struct Sweep {
     now: Nanos,
     second_began: Nanos,
-    started: bool,
+    has_started: bool,
     timeout: Nanos,
     push_interval: Nanos,
     /// Duration of one round through all flows, ns.
     round: Nanos,
     round_began: Nanos,
-    next: u32,
+    next_slot: u32,
     /// True if this round pushes the latest state.
-    pushing: bool,
+    is_pushing: bool,
     /// Start of the last round that pushed, ns.
-    pushed: Nanos,
-    /// The time before the clock was set back, and the time until which reports with such old receive times may still arrive.
-    before: Nanos,
-    before_until: Nanos,
-    seconds: bool,
-    minutes: bool,
+    last_push: Nanos,
+    /// Time that the clock showed before it was set back.
+    time_before_step: Nanos,
+    /// Time until which reports may still arrive whose receive times are from before the step.
+    old_times_until: Nanos,
+    /// Rollups of seconds are emitted.
+    emits_seconds: bool,
+    /// Rollups of minutes are emitted.
+    emits_minutes: bool,
 }
 
 impl Sweep {
@@ -52,18 +59,18 @@ impl Sweep {
         Self {
             now: 0,
             second_began: UNSET,
-            started: false,
+            has_started: false,
             timeout: config.flow_timeout.max(1),
             push_interval: config.push_interval,
             round,
             round_began: 0,
-            next: 0,
-            pushing: false,
-            pushed: 0,
-            before: 0,
-            before_until: 0,
-            seconds: config.rollup.seconds,
-            minutes: config.rollup.minutes,
+            next_slot: 0,
+            is_pushing: false,
+            last_push: 0,
+            time_before_step: 0,
+            old_times_until: 0,
+            emits_seconds: config.rollup.seconds,
+            emits_minutes: config.rollup.minutes,
         }
     }
 
@@ -72,33 +79,33 @@ impl Sweep {
     }
 
     /// Returns true if `now` was read before the clock was set back.
-    fn is_before(&self, now: Nanos) -> bool {
-        let before = self.before.saturating_add(SET_BACK);
-        self.now < self.before_until && now > self.now.saturating_add(SET_BACK) && now <= before
+    fn is_before_step(&self, now: Nanos) -> bool {
+        let latest = self.time_before_step.saturating_add(SET_BACK);
+        self.now < self.old_times_until && now > self.now.saturating_add(SET_BACK) && now <= latest
     }
 
     /// Returns the slots to visit in this tick: the share of the round for the time since its start.
-    fn due(&mut self, slots: u32) -> std::ops::Range<u32> {
+    fn due_slots(&mut self, slots: u32) -> std::ops::Range<u32> {
         let elapsed = self.now.saturating_sub(self.round_began);
         let share = (u128::from(slots) * u128::from(elapsed)).div_ceil(u128::from(self.round));
         let target = u32::try_from(share).unwrap_or(u32::MAX).min(slots);
         let end = target
-            .min(self.next.saturating_add(FLOWS_PER_TICK))
-            .max(self.next);
-        std::mem::replace(&mut self.next, end)..end
+            .min(self.next_slot.saturating_add(FLOWS_PER_TICK))
+            .max(self.next_slot);
+        std::mem::replace(&mut self.next_slot, end)..end
     }
 
     fn begin_round(&mut self) {
         self.round_began = self.now;
-        self.next = 0;
-        self.pushing = self.push_interval > 0
+        self.next_slot = 0;
+        self.is_pushing = self.push_interval > 0
             && self
                 .now
-                .saturating_sub(self.pushed)
+                .saturating_sub(self.last_push)
                 .saturating_add(self.round / 2)
                 >= self.push_interval;
-        if self.pushing {
-            self.pushed = self.now;
+        if self.is_pushing {
+            self.last_push = self.now;
         }
     }
 }
@@ -125,12 +132,13 @@ impl Inner {
     #[cold]
     #[inline(never)]
     fn change_second(&mut self, now: Nanos, out: &mut dyn Output) -> bool {
-        if !self.sweep.started {
-            self.sweep.started = true;
-            (self.sweep.pushed, self.sweep.now) = (now, now);
+        if !self.sweep.has_started {
+            self.sweep.has_started = true;
+            self.sweep.last_push = now;
+            self.sweep.now = now;
             self.sweep.begin_round();
             self.begin_second(now);
-        } else if self.sweep.is_before(now) {
+        } else if self.sweep.is_before_step(now) {
             return false;
         } else if now > self.sweep.now {
             self.end_second(now, out);
@@ -159,22 +167,22 @@ impl Inner {
     /// nothing would be reported until the clock reaches the old time again.
     #[cold]
     fn set_back(&mut self, now: Nanos, out: &mut dyn Output) {
-        let before = self.sweep.now;
+        let time_before_step = self.sweep.now;
         self.end_open(false, self.closing(true, 1), out);
         self.sweep.now = now;
-        self.sweep.pushed = now;
-        self.sweep.before = before;
-        self.sweep.before_until = now.saturating_add(QUEUED);
+        self.sweep.last_push = now;
+        self.sweep.time_before_step = time_before_step;
+        self.sweep.old_times_until = now.saturating_add(MAX_QUEUE_TIME);
         self.sweep.begin_round();
         self.begin_second(now);
     }
 
-    /// Ends pending joins and the current second. `last`: the input has ended, so missing sequence numbers are lost.
-    fn end_open(&mut self, last: bool, closing: Closing, out: &mut dyn Output) {
+    /// Ends pending joins and the current second. `is_last`: the input has ended, so missing sequence numbers are lost.
+    fn end_open(&mut self, is_last: bool, closing: Closing, out: &mut dyn Output) {
         let now = self.sweep.now;
         self.postcards.finish(&mut self.state, out);
         self.losses
-            .account(now, last, &mut self.state.detection.counts, out);
+            .account(now, is_last, &mut self.state.detection.counts, out);
         self.sf.finish(&mut self.state, out);
         self.state.close_second(closing, now, out);
     }
@@ -186,65 +194,65 @@ impl Inner {
             ends_minute,
             elapsed,
             timeout: u32::try_from(self.sweep.timeout.div_ceil(SECOND)).unwrap_or(u32::MAX),
-            emits_seconds: self.sweep.seconds,
-            emits_minutes: self.sweep.minutes,
+            emits_seconds: self.sweep.emits_seconds,
+            emits_minutes: self.sweep.emits_minutes,
         }
     }
 
     pub(super) fn tick(&mut self, now: Nanos, out: &mut dyn Output) {
-        if self.sweep.started && now < self.sweep.now.saturating_sub(SET_BACK) {
+        if self.sweep.has_started && now < self.sweep.now.saturating_sub(SET_BACK) {
             self.set_back(now, out);
         }
         // A tick has the current time even if it is late. Queued reports may still have times from before the step.
-        if self.sweep.is_before(now) {
+        if self.sweep.is_before_step(now) {
             self.end_second(now, out);
             self.begin_second(now);
             self.sweep.now = now;
-            self.sweep.before_until = now.saturating_add(QUEUED);
+            self.sweep.old_times_until = now.saturating_add(MAX_QUEUE_TIME);
         }
         self.advance(now, out);
         self.state.drain(KEYS_PER_TICK, out);
         self.postcards.tick(self.sweep.now, &mut self.state, out);
-        if !self.sweep.started {
+        if !self.sweep.has_started {
             return;
         }
         let slots = self.state.flows.slots();
         self.sf.tick(self.sweep.now, &mut self.state, out);
-        for slot in self.sweep.due(slots) {
-            self.visit(slot, out);
+        for slot in self.sweep.due_slots(slots) {
+            self.visit_flow(slot, out);
         }
         self.state.update_topology();
-        if self.sweep.next >= slots
+        if self.sweep.next_slot >= slots
             && self.sweep.now.saturating_sub(self.sweep.round_began) >= self.sweep.round
         {
             self.sweep.begin_round();
         }
     }
 
-    fn visit(&mut self, slot: u32, out: &mut dyn Output) {
+    fn visit_flow(&mut self, slot: u32, out: &mut dyn Output) {
         let now = self.sweep.now;
         if !self.state.flows.is_used(slot) {
             return;
         }
-        let (flow, cold, _) = self.state.flows.parts(slot);
+        let FlowParts { flow, cold, .. } = self.state.flows.parts(slot);
         follow_clock(&mut flow.last_seen, 0, now);
         cold.first_seen = cold.first_seen.min(flow.last_seen);
-        let silent = now.saturating_sub(flow.last_seen);
+        let silence = now.saturating_sub(flow.last_seen);
         let reports = flow.reports;
-        let fresh = reports as u32 != cold.pushed;
+        let has_new_reports = reports as u32 != cold.pushed_reports;
         self.state.close_minute(slot, out);
-        if silent >= self.sweep.timeout {
+        if silence >= self.sweep.timeout {
             self.state.expire(slot, now, out);
-        } else if self.sweep.pushing && fresh {
+        } else if self.sweep.is_pushing && has_new_reports {
             self.state.push(slot, out);
-        } else if silent > 100 * SECOND {
+        } else if silence > INDEX_AGE_LIMIT {
             self.state.flows.age(slot, self.state.second());
         }
     }
 
     pub(super) fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
         self.advance(now, out);
-        if !self.sweep.started {
+        if !self.sweep.has_started {
             return;
         }
         // Ends the second and the minute now, but does not advance time, so that more reports may follow.

@@ -86,8 +86,8 @@ pub(crate) struct Head {
     /// Remaining hop count of the packet's INT-MD header, less the hops that are not records of the packet, or
     /// [`Head::UNKNOWN`].
     pub(crate) remaining: i16,
-    /// True for the intermediate report of a node that removed the records from a packet ("relieved" it).
-    pub(crate) relieves: bool,
+    /// True for the intermediate report of a node that removed the records from a packet.
+    pub(crate) is_intermediate: bool,
     /// True if the packet's TTL or hop limit is used up; other packets may go further.
     pub(crate) expires: bool,
 }
@@ -134,7 +134,7 @@ impl Head {
             signals: Signals::default(),
             basis: Basis::Measured,
             remaining: Self::UNKNOWN,
-            relieves: false,
+            is_intermediate: false,
             expires: false,
         }
     }

@@ -46,7 +46,7 @@ impl Passage {
 
 /// A flow's share of a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct FlowShare {
     /// The flow; `None` for packets whose flow is not known.
     pub flow: Option<FlowKey>,
     /// Reports of its packets in the rise: they left after it began, and entered before the peak packet.
@@ -76,33 +76,35 @@ pub struct Burst {
     /// Reports of all packets in the queue.
     pub reports: u64,
     /// The flows, ordered by reports in the rise, most first.
-    pub flows: Vec<Part>,
+    pub flows: Vec<FlowShare>,
 }
 
 /// Analyses the packets of one queue, which may be in any order.
-pub fn read(mut passages: Vec<Passage>) -> Burst {
+pub fn analyse(mut passages: Vec<Passage>) -> Burst {
     passages.sort_by_key(|passage| passage.ts);
     let has_occupancy = passages.iter().any(|passage| passage.occupancy.is_some());
     // Some reports have no occupancy, for example drops. Of equal peaks the first counts.
-    let Some((top, peak)) = passages
+    let Some((peak_index, peak)) = passages
         .iter()
         .enumerate()
-        .max_by_key(|(at, one)| (one.depth(has_occupancy), usize::MAX - at))
+        .max_by_key(|(index, passage)| (passage.depth(has_occupancy), usize::MAX - index))
     else {
         return Burst::default();
     };
-    let low = peak.depth(has_occupancy).unwrap_or(0) / 10;
-    let before = passages[..top]
-        .iter()
-        .rposition(|passage| passage.depth(has_occupancy).is_some_and(|depth| depth <= low));
-    let begun = before.map_or(passages[0].ts, |at| passages[at].ts);
+    let low_depth = peak.depth(has_occupancy).unwrap_or(0) / 10;
+    let last_low = passages[..peak_index].iter().rposition(|passage| {
+        passage
+            .depth(has_occupancy)
+            .is_some_and(|depth| depth <= low_depth)
+    });
+    let rise_start = last_low.map_or(passages[0].ts, |index| passages[index].ts);
     // The peak packet was queued behind the packets that made the peak.
     let peak_at = peak.ts;
     let peak_entered = peak.entered();
-    let mut parts: HashMap<Option<FlowKey>, Part> = HashMap::new();
+    let mut shares: HashMap<Option<FlowKey>, FlowShare> = HashMap::new();
     let mut burst = Burst {
         peak: Some((peak_at, peak.occupancy.filter(|_| has_occupancy))),
-        begun,
+        begun: rise_start,
         ..Burst::default()
     };
     for passage in &passages {
@@ -113,7 +115,7 @@ pub fn read(mut passages: Vec<Passage>) -> Burst {
             weight,
             ..
         } = *passage;
-        let part = parts.entry(flow).or_insert(Part {
+        let share = shares.entry(flow).or_insert(FlowShare {
             flow,
             rise: 0,
             reports: 0,
@@ -122,25 +124,25 @@ pub fn read(mut passages: Vec<Passage>) -> Burst {
             first: ts,
             last: ts,
         });
-        part.reports += weight;
+        share.reports += weight;
         burst.reports += weight;
-        part.last = ts;
+        share.last = ts;
         // The packet left after the rise began, and entered no later than the peak packet.
-        if ts >= begun && passage.entered() <= peak_entered && (ts > begun || before.is_none()) {
-            part.rise += weight;
+        if ts >= rise_start && passage.entered() <= peak_entered && (ts > rise_start || last_low.is_none()) {
+            share.rise += weight;
             burst.rise += weight;
         }
-        if let Some(latency) = latency.filter(|_| ts >= begun) {
-            part.longest = part.longest.max(Some(latency));
-            part.waited = part.waited.saturating_add(latency.saturating_mul(weight));
+        if let Some(latency) = latency.filter(|_| ts >= rise_start) {
+            share.longest = share.longest.max(Some(latency));
+            share.waited = share.waited.saturating_add(latency.saturating_mul(weight));
         }
     }
-    burst.flows = parts.into_values().collect();
-    burst.flows.sort_by_key(|part| {
+    burst.flows = shares.into_values().collect();
+    burst.flows.sort_by_key(|share| {
         (
-            std::cmp::Reverse((part.rise, part.reports)),
-            part.first,
-            part.flow.map(|flow| flow.id()),
+            std::cmp::Reverse((share.rise, share.reports)),
+            share.first,
+            share.flow.map(|flow| flow.id()),
         )
     });
     burst

@@ -13,6 +13,6 @@ mod ring;
 mod selection;
 mod window;
 
-pub use ring::{Chunk, Kept, Ring};
+pub use ring::{Chunk, ChunkStore, Ring};
 pub use selection::Selection;
 pub use window::{FlightConfig, FlightStats, Recording, Trigger, Window, Windows};

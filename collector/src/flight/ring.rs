@@ -7,9 +7,9 @@ use crate::decode::Datagram;
 use crate::event::Nanos;
 
 /// Bytes before each payload: receive time (8), source (16), port (2), listener (2), length (2).
-const HEADER: usize = 30;
+const HEADER_LEN: usize = 30;
 
-/// The chunk into which one thread copies datagrams; full chunks go to [`Kept`].
+/// The chunk into which one thread copies datagrams; full chunks go to [`ChunkStore`].
 #[derive(Debug)]
 pub struct Ring {
     chunk: Chunk,
@@ -19,17 +19,17 @@ pub struct Ring {
 #[derive(Debug)]
 pub struct Chunk {
     bytes: Vec<u8>,
-    /// Receive times of its first and last datagram.
+    /// (Receive time of its first datagram, of its last one).
     span: Option<(Nanos, Nanos)>,
 }
 
 /// The latest full chunks, bounded in number; the oldest is dropped.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ChunkStore {
     chunks: VecDeque<Arc<Chunk>>,
-    most: usize,
+    capacity: usize,
     /// True if a chunk was ever dropped.
-    has_forgotten: bool,
+    has_dropped: bool,
 }
 
 impl Ring {
@@ -47,7 +47,7 @@ impl Ring {
     /// Returns true if the datagram may not fit, so that the chunk must be exchanged first.
     #[inline]
     pub fn is_full(&self, datagram: &Datagram<'_>) -> bool {
-        self.chunk.bytes.len() + HEADER + datagram.payload.len() > Chunk::BYTES
+        self.chunk.bytes.len() + HEADER_LEN + datagram.payload.len() > Chunk::BYTES
     }
 
     /// Returns the chunk, and continues with `next`, whose content is discarded. `None` if the chunk is empty.
@@ -83,7 +83,7 @@ impl Chunk {
         let Ok(length) = u16::try_from(datagram.payload.len()) else {
             return;
         };
-        let mut header = [0; HEADER];
+        let mut header = [0; HEADER_LEN];
         header[..8].copy_from_slice(&datagram.received.to_le_bytes());
         header[8..24].copy_from_slice(&datagram.source);
         header[24..26].copy_from_slice(&datagram.src_port.to_le_bytes());
@@ -99,7 +99,7 @@ impl Chunk {
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || {
-            let (header, after) = rest.split_at_checked(HEADER)?;
+            let (header, after) = rest.split_at_checked(HEADER_LEN)?;
             let [src_port, listener, len] =
                 [24, 26, 28].map(|at| u16::from_le_bytes([header[at], header[at + 1]]));
             let (payload, after) = after.split_at_checked(usize::from(len))?;
@@ -123,30 +123,30 @@ impl Chunk {
     }
 }
 
-impl Kept {
-    /// Creates storage for at most `most` chunks, at least one.
-    pub fn new(most: usize) -> Self {
+impl ChunkStore {
+    /// Creates storage for at most `capacity` chunks, at least one.
+    pub fn new(capacity: usize) -> Self {
         Self {
             chunks: VecDeque::new(),
-            most: most.max(1),
-            has_forgotten: false,
+            capacity: capacity.max(1),
+            has_dropped: false,
         }
     }
 
-    /// Adds a chunk. Returns the memory of the dropped one for reuse, unless somebody still reads it.
+    /// Adds a chunk. Returns the memory of the dropped one for reuse, unless a reader still has it.
     pub fn add(&mut self, chunk: Chunk) -> Option<Chunk> {
-        let old = if self.chunks.len() >= self.most {
+        let dropped = if self.chunks.len() >= self.capacity {
             self.chunks.pop_front()
         } else {
             None
         };
-        self.has_forgotten |= old.is_some();
+        self.has_dropped |= dropped.is_some();
         self.chunks.push_back(Arc::new(chunk));
-        old.and_then(Arc::into_inner)
+        dropped.and_then(Arc::into_inner)
     }
 
     /// Returns the chunks that may have datagrams of this time, oldest first.
-    pub fn of(&self, from: Nanos, to: Nanos) -> Vec<Arc<Chunk>> {
+    pub fn overlapping(&self, from: Nanos, to: Nanos) -> Vec<Arc<Chunk>> {
         self.chunks
             .iter()
             .filter(|chunk| chunk.overlaps(from, to))
@@ -155,8 +155,8 @@ impl Kept {
     }
 
     /// Returns true if datagrams since this time were dropped.
-    pub fn has_forgotten(&self, since: Nanos) -> bool {
-        self.has_forgotten && self.oldest().is_none_or(|oldest| oldest > since)
+    pub fn has_dropped_since(&self, since: Nanos) -> bool {
+        self.has_dropped && self.oldest().is_none_or(|oldest| oldest > since)
     }
 
     /// Returns the receive time of the oldest datagram.
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    fn put(ring: &mut Ring, kept: &mut Kept, received: Nanos, payload: &[u8]) {
+    fn put(ring: &mut Ring, kept: &mut ChunkStore, received: Nanos, payload: &[u8]) {
         let datagram = datagram(received, payload);
         if ring.is_full(&datagram)
             && let Some(full) = ring.take(None)
@@ -215,21 +215,25 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_used_again() {
-        let (mut ring, mut kept) = (Ring::new(), Kept::new(2));
+        let (mut ring, mut kept) = (Ring::new(), ChunkStore::new(2));
         let payload = [1; 1000];
         for at in 0..2_000 {
             put(&mut ring, &mut kept, at, &payload);
         }
-        let per_chunk = (Chunk::BYTES / (HEADER + payload.len())) as u64;
+        let per_chunk = (Chunk::BYTES / (HEADER_LEN + payload.len())) as u64;
         let full = 1_999 / per_chunk;
         assert_eq!(kept.oldest(), Some((full - 2) * per_chunk));
-        assert_eq!(kept.of(0, u64::MAX).len(), 2);
-        assert!(kept.has_forgotten(0) && !kept.has_forgotten(kept.oldest().unwrap()));
-        assert!(!Kept::new(2).has_forgotten(0));
-        assert_eq!(kept.of(0, kept.oldest().unwrap() - 1).len(), 0);
-        assert_eq!(kept.of(kept.oldest().unwrap(), kept.oldest().unwrap()).len(), 1);
+        assert_eq!(kept.overlapping(0, u64::MAX).len(), 2);
+        assert!(kept.has_dropped_since(0) && !kept.has_dropped_since(kept.oldest().unwrap()));
+        assert!(!ChunkStore::new(2).has_dropped_since(0));
+        assert_eq!(kept.overlapping(0, kept.oldest().unwrap() - 1).len(), 0);
+        assert_eq!(
+            kept.overlapping(kept.oldest().unwrap(), kept.oldest().unwrap())
+                .len(),
+            1
+        );
         // The memory of a dropped chunk is reused, unless somebody still reads it.
-        let reading = kept.of(0, kept.oldest().unwrap());
+        let reading = kept.overlapping(0, kept.oldest().unwrap());
         let last = ring.take(None).unwrap();
         assert!(kept.add(last).is_none());
         drop(reading);

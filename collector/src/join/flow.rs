@@ -5,7 +5,7 @@
 use memory::prefetch;
 use wire::FlowKey;
 
-use crate::admission::{Admission, Newcomers, Room, establish};
+use crate::admission::{Admission, NewEntry, Newcomers, establish};
 use crate::event::Nanos;
 use crate::hash::fold;
 use crate::index::{Index, NO_SLOT};
@@ -18,7 +18,7 @@ pub(crate) const SETS: usize = 4;
 const PATHS: usize = 4;
 /// A new order of known nodes needs this many times more sets than a path with new nodes: two packets that the network
 /// reordered twice look as if they were in order.
-const PERMUTED: u8 = 4;
+const PERMUTATION_FACTOR: u8 = 4;
 
 /// State of one flow. Fields are in the order of use: the first cache line finds the set of a report, the third decides
 /// whether a complete set is accepted.
@@ -26,7 +26,7 @@ const PERMUTED: u8 = 4;
 #[repr(C, align(64))]
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
-    used: bool,
+    is_used: bool,
     /// Number of consecutive sets that proved the candidate path.
     candidate_proofs: u8,
     /// The flow's open sets, the latest first; [`NO_SLOT`] if there is none.
@@ -42,7 +42,7 @@ pub(crate) struct Flow {
     /// The latest path seen that is not confirmed yet.
     candidate: Path,
     /// The confirmed paths, the latest first.
-    known: [Path; PATHS],
+    confirmed: [Path; PATHS],
 }
 
 const _: () = assert!(size_of::<Flow>() == 192);
@@ -57,7 +57,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    pub(crate) fn of(nodes: impl Iterator<Item = u32>, seed: u64) -> Self {
+    pub(crate) fn hash_nodes(nodes: impl Iterator<Item = u32>, seed: u64) -> Self {
         let mut path = Self {
             order: seed,
             nodes: 0,
@@ -76,37 +76,40 @@ impl Path {
 }
 
 impl Flow {
-    /// Records the path of a complete set; `proven` says whether the set proves the order of its nodes. `needed` such sets in
+    /// Records the path of a complete set; `is_proven` says whether the set proves the order of its nodes. `min_proofs` such sets in
     /// a row confirm the path.
-    pub(crate) fn confirm(&mut self, path: Path, proven: bool, needed: u8) -> PathStatus {
-        if self.known.contains(&path) {
+    pub(crate) fn confirm(&mut self, path: Path, is_proven: bool, min_proofs: u8) -> PathStatus {
+        if self.confirmed.contains(&path) {
             if self.candidate.nodes == path.nodes {
                 self.candidate = Path::default();
             }
             return PathStatus::Known;
         }
-        if !proven {
+        if !is_proven {
             return PathStatus::Unproven;
         }
         if self.candidate != path {
             self.candidate = path;
             self.candidate_proofs = 0;
         }
-        let permuted = self.known.iter().any(|known| known.nodes == path.nodes);
-        let needed = needed.saturating_mul(if permuted { PERMUTED } else { 1 });
+        let is_permutation = self
+            .confirmed
+            .iter()
+            .any(|confirmed| confirmed.nodes == path.nodes);
+        let min_proofs = min_proofs.saturating_mul(if is_permutation { PERMUTATION_FACTOR } else { 1 });
         self.candidate_proofs = self.candidate_proofs.saturating_add(1);
-        if self.candidate_proofs < needed {
+        if self.candidate_proofs < min_proofs {
             return PathStatus::Candidate;
         }
-        self.known.rotate_right(1);
-        self.known[0] = path;
+        self.confirmed.rotate_right(1);
+        self.confirmed[0] = path;
         self.candidate = Path::default();
         PathStatus::Known
     }
 
     /// Clears all paths, and accepts no sets before `until`.
     pub(crate) fn suspend(&mut self, until: Nanos) {
-        (self.known, self.candidate) = ([Path::default(); PATHS], Path::default());
+        (self.confirmed, self.candidate) = ([Path::default(); PATHS], Path::default());
         self.suspended_until = until;
     }
 
@@ -212,11 +215,11 @@ impl Flows {
     /// Prefetches the flow that probably belongs to `hash`, after its bucket; returns its slot.
     #[inline(always)]
     pub(crate) fn prefetch_flow(&self, hash: u64) -> u32 {
-        let slot = self.index.guess(hash);
+        let slot = self.index.probable_slot(hash);
         if let Some(flow) = self.flows.get(slot as usize) {
             prefetch(&flow.key);
             prefetch(&flow.last_seen);
-            prefetch(&flow.known);
+            prefetch(&flow.confirmed);
         }
         slot
     }
@@ -262,14 +265,21 @@ impl Flows {
     }
 
     /// Puts a new entry at the position that [`Flows::admit`] found; returns its slot.
-    pub(crate) fn insert(&mut self, position: Room, key: FlowKey, hash: u64, now: Nanos, second: u32) -> u32 {
+    pub(crate) fn insert(
+        &mut self,
+        new_entry: NewEntry,
+        key: FlowKey,
+        hash: u64,
+        now: Nanos,
+        second: u32,
+    ) -> u32 {
         let flow = Flow {
             key,
             hash,
-            used: true,
+            is_used: true,
             sets: [NO_SLOT; SETS],
             ids: [0; SETS],
-            known: [Path::default(); PATHS],
+            confirmed: [Path::default(); PATHS],
             candidate: Path::default(),
             candidate_proofs: 0,
             suspended_until: 0,
@@ -288,14 +298,14 @@ impl Flows {
             }
         };
         self.newcomers
-            .enter(&mut self.index, position, hash, slot, second);
+            .insert(&mut self.index, new_entry, hash, slot, second);
         slot
     }
 
     /// Frees a flow whose sets are closed.
     pub(crate) fn remove(&mut self, slot: u32) {
         let flow = &mut self.flows[slot as usize];
-        (flow.used, flow.key) = (false, FlowKey::default());
+        (flow.is_used, flow.key) = (false, FlowKey::default());
         self.newcomers.remove(&mut self.index, flow.hash, slot);
         self.free.push(slot);
     }
@@ -306,6 +316,6 @@ impl Flows {
     }
 
     pub(crate) fn is_used(&self, slot: u32) -> bool {
-        self.flows.get(slot as usize).is_some_and(|flow| flow.used)
+        self.flows.get(slot as usize).is_some_and(|flow| flow.is_used)
     }
 }

@@ -15,40 +15,40 @@
 //!
 //! - Too large (sources have different initial counts): no set is ever complete.
 //! - Too small: sets would be complete without their first node. To avoid this, the count is learned from all flows of a
-//!   profile together, is used only after [`ENOUGH`] reports, and is not used while packets of state Medium have larger
+//!   profile together, is used only after [`MIN_REPORTS`] reports, and is not used while packets of state Medium have larger
 //!   counts (as when all paths have two nodes, or other flows always overwrite the registers). It remains too small only if
 //!   no flow ever delivers the record of its source.
 
 use crate::event::{Nanos, follow_clock};
 
 /// Number of reports after which the learned count is used.
-const ENOUGH: u32 = 64;
+const MIN_REPORTS: u32 = 64;
 
-/// The count is learned again after this time (ns) and at least [`PERIOD_REPORTS`] reports.
+/// The count is learned again after this time (ns) and at least [`MIN_PERIOD_REPORTS`] reports.
 const PERIOD: Nanos = 60_000_000_000;
-const PERIOD_REPORTS: u32 = 4096;
+const MIN_PERIOD_REPORTS: u32 = 4096;
 
 /// The hop counts learned from one profile.
 #[derive(Clone, Copy, Debug, Default)]
 struct Learned {
     began: Nanos,
     reports: u32,
-    /// Largest hop counts of packets of state Medium and of all others: in this period ...
+    /// Largest hop counts of packets of state Medium and of all others in this period.
     largest: [u8; 2],
-    /// ... and of the previous one.
-    before: [u8; 2],
-    /// A previous period exists, or this one has [`ENOUGH`] reports.
-    ready: bool,
+    /// Those of the previous period.
+    previous_largest: [u8; 2],
+    /// A previous period exists, or this one has [`MIN_REPORTS`] reports.
+    is_ready: bool,
 }
 
 /// Initial hop counts by profile; see the module documentation.
 #[derive(Debug)]
-pub(crate) struct Lengths {
+pub(crate) struct HopCounts {
     configured: Option<u8>,
     learned: Vec<Learned>,
 }
 
-impl Lengths {
+impl HopCounts {
     pub(crate) fn new(configured: Option<u8>) -> Self {
         Self {
             configured,
@@ -56,26 +56,26 @@ impl Lengths {
         }
     }
 
-    /// Records the hop count of a report from a source of this profile. `medium`: the report is of state Medium.
+    /// Records the hop count of a report from a source of this profile. `is_medium`: the report is of state Medium.
     #[inline]
-    pub(crate) fn note(&mut self, profile: u8, remaining: u8, medium: bool, now: Nanos) {
+    pub(crate) fn learn(&mut self, profile: u8, remaining: u8, is_medium: bool, now: Nanos) {
         let learned = &mut self.learned[usize::from(profile)];
         learned.reports = learned.reports.saturating_add(1);
-        let largest = &mut learned.largest[usize::from(!medium)];
+        let largest = &mut learned.largest[usize::from(!is_medium)];
         *largest = remaining.max(*largest);
-        learned.ready |= learned.reports >= ENOUGH;
-        if learned.reports < PERIOD_REPORTS {
+        learned.is_ready |= learned.reports >= MIN_REPORTS;
+        if learned.reports < MIN_PERIOD_REPORTS {
             return;
         }
         follow_clock(&mut learned.began, 0, now);
         if now.saturating_sub(learned.began) >= PERIOD {
-            let before = learned.largest;
+            let previous_largest = learned.largest;
             *learned = Learned {
                 began: now,
                 reports: 0,
                 largest: [0; 2],
-                before,
-                ready: true,
+                previous_largest,
+                is_ready: true,
             };
         }
     }
@@ -85,11 +85,11 @@ impl Lengths {
     #[inline]
     pub(crate) fn initial(&self, profile: u8) -> Option<u16> {
         let learned = &self.learned[usize::from(profile)];
-        let [medium, other] = [0, 1].map(|state| learned.largest[state].max(learned.before[state]));
+        let [medium, other] = [0, 1].map(|state| learned.largest[state].max(learned.previous_largest[state]));
         match self.configured {
             // The source has already decremented the count, so it must be larger than every observed one.
             Some(configured) if configured > medium.max(other) => Some(configured.into()),
-            _ => (learned.ready && other >= medium).then_some(u16::from(other) + 1),
+            _ => (learned.is_ready && other >= medium).then_some(u16::from(other) + 1),
         }
     }
 }
@@ -104,30 +104,30 @@ pub(crate) fn expected_writers(later: usize) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ENOUGH, Lengths, PERIOD, PERIOD_REPORTS, expected_writers};
+    use super::{HopCounts, MIN_PERIOD_REPORTS, MIN_REPORTS, PERIOD, expected_writers};
 
     #[test]
     fn the_initial_hop_count_is_learned_from_enough_reports() {
-        let mut lengths = Lengths::new(None);
-        for at in 0..ENOUGH {
+        let mut lengths = HopCounts::new(None);
+        for at in 0..MIN_REPORTS {
             assert_eq!(lengths.initial(0), None, "after {at}");
-            lengths.note(0, 5 + (at % 3) as u8, at % 3 == 0, 1);
+            lengths.learn(0, 5 + (at % 3) as u8, at % 3 == 0, 1);
         }
         assert_eq!((lengths.initial(0), lengths.initial(1)), (Some(8), None));
     }
 
     #[test]
     fn a_source_that_begins_with_less_is_believed_after_two_periods() {
-        let mut lengths = Lengths::new(None);
+        let mut lengths = HopCounts::new(None);
         let mut give = |remaining, at: u64, reports: u32| {
             for _ in 0..reports {
-                lengths.note(0, remaining, false, at * PERIOD);
+                lengths.learn(0, remaining, false, at * PERIOD);
             }
             lengths.initial(0)
         };
-        assert_eq!(give(200, 1, PERIOD_REPORTS), Some(201));
+        assert_eq!(give(200, 1, MIN_PERIOD_REPORTS), Some(201));
         assert_eq!(
-            give(7, 2, PERIOD_REPORTS - 1),
+            give(7, 2, MIN_PERIOD_REPORTS - 1),
             Some(201),
             "the period before counts"
         );
@@ -136,24 +136,24 @@ mod tests {
 
     #[test]
     fn nothing_is_learned_where_all_nodes_always_write() {
-        let mut lengths = Lengths::new(None);
-        for _ in 0..10 * ENOUGH {
-            lengths.note(0, 7, true, 1);
+        let mut lengths = HopCounts::new(None);
+        for _ in 0..10 * MIN_REPORTS {
+            lengths.learn(0, 7, true, 1);
         }
         assert_eq!(lengths.initial(0), None);
-        lengths.note(0, 6, false, 1);
+        lengths.learn(0, 6, false, 1);
         assert_eq!(lengths.initial(0), None);
-        lengths.note(0, 7, false, 1);
+        lengths.learn(0, 7, false, 1);
         assert_eq!(lengths.initial(0), Some(8));
     }
 
     #[test]
     fn a_configured_count_holds_until_reports_contradict_it() {
-        let mut lengths = Lengths::new(Some(8));
+        let mut lengths = HopCounts::new(Some(8));
         assert_eq!(lengths.initial(0), Some(8));
-        lengths.note(0, 7, true, 1);
+        lengths.learn(0, 7, true, 1);
         assert_eq!(lengths.initial(0), Some(8));
-        lengths.note(0, 8, false, 1);
+        lengths.learn(0, 8, false, 1);
         assert_eq!(lengths.initial(0), None, "a source has always counted itself");
     }
 

@@ -9,12 +9,12 @@ use crate::event::Nanos;
 use crate::index::NO_SLOT;
 
 /// Number of records per set that are prefetched.
-const NEAR: usize = 5;
+const PREFETCHED_RECORDS: usize = 5;
 
 /// One node's record of one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(align(64))]
-pub(crate) struct Record {
+pub(crate) struct SfRecord {
     pub(crate) reading: Reading,
     /// Timestamps as reported, in device units; [`NO_VALUE`] (all ones) if absent.
     pub(crate) ingress: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Record {
     pub(crate) incomparable: bool,
 }
 
-impl Record {
+impl SfRecord {
     /// Returns true if both records are of the same node and have the same values.
     pub(crate) fn has_same_values(&self, other: &Self) -> bool {
         (self.reading, self.ingress, self.egress) == (other.reading, other.ingress, other.egress)
@@ -45,16 +45,17 @@ impl Record {
     };
 }
 
-/// State of a set. `Done`: complete, reported, and kept to detect late records.
+/// State of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Free,
     Open,
+    /// Complete and reported; stored to detect late records.
     Done,
 }
 
 // A record fills one cache line.
-const _: () = assert!(size_of::<Record>() == 64);
+const _: () = assert!(size_of::<SfRecord>() == 64);
 
 /// A set without its records, in two cache lines.
 #[derive(Clone, Copy, Debug)]
@@ -67,17 +68,17 @@ pub(crate) struct Set {
     pub(crate) about: EventContext,
     /// Number of carried records, without the sink's own.
     pub(crate) carried: u8,
-    /// The report of state Medium has arrived, ...
-    pub(crate) opening: bool,
-    /// ... with this order and this hop count, ...
+    /// The report of state Medium, which opens the set, has arrived.
+    pub(crate) has_opening: bool,
+    /// Order and remaining hop count of that report.
     pub(crate) order: u32,
     pub(crate) remaining: u8,
-    /// ... and a record of the sink itself.
-    pub(crate) own: bool,
+    /// That report had a record of the sink itself.
+    pub(crate) has_sink_record: bool,
     /// At least one report had the E bit (hop count exceeded).
     pub(crate) exceeded: bool,
     /// Reports of several subsystems are in the set; their sequence numbers cannot be compared.
-    pub(crate) mixed: bool,
+    pub(crate) has_several_subsystems: bool,
     older: u32,
     newer: u32,
 }
@@ -87,17 +88,18 @@ const _: () = assert!(size_of::<Set>() == 128);
 impl Set {
     /// Returns the number of records in the set.
     pub(crate) fn records(&self) -> usize {
-        usize::from(self.carried) + usize::from(self.own)
+        usize::from(self.carried) + usize::from(self.has_sink_record)
     }
 }
 
 /// The pool of sets; see the module documentation.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct SetPool {
     sets: Vec<Set>,
-    /// `room` records per set: first the sink's own, then the carried ones in the order in which their reports were sent.
-    records: Vec<Record>,
-    room: usize,
+    /// `records_per_set` records per set: first the sink's own, then the carried ones in the order in which their reports
+    /// were sent.
+    records: Vec<SfRecord>,
+    records_per_set: usize,
     capacity: usize,
     free: Vec<u32>,
     oldest: u32,
@@ -105,14 +107,14 @@ pub(crate) struct Pool {
     used: u64,
 }
 
-impl Pool {
-    /// Reserves memory for `capacity` sets of `room` records each.
-    pub(crate) fn with_capacity(capacity: usize, room: usize) -> Self {
+impl SetPool {
+    /// Reserves memory for `capacity` sets of `records_per_set` records each.
+    pub(crate) fn with_capacity(capacity: usize, records_per_set: usize) -> Self {
         let capacity = capacity.clamp(1, NO_SLOT as usize - 1);
         Self {
             sets: Vec::with_capacity(capacity),
-            records: Vec::with_capacity(capacity * room),
-            room,
+            records: Vec::with_capacity(capacity * records_per_set),
+            records_per_set,
             capacity,
             free: Vec::with_capacity(capacity),
             oldest: NO_SLOT,
@@ -127,14 +129,14 @@ impl Pool {
 
     /// Prefetches a set and its first records.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, at: u32) {
-        if let Some(set) = self.sets.get(at as usize) {
+    pub(crate) fn prefetch(&self, slot: u32) {
+        if let Some(set) = self.sets.get(slot as usize) {
             prefetch(&set.opened);
             prefetch(&set.about.key);
         }
-        let start = at as usize * self.room;
-        if let Some(records) = self.records.get(start..start + self.room) {
-            records.iter().take(NEAR).for_each(prefetch);
+        let start = slot as usize * self.records_per_set;
+        if let Some(records) = self.records.get(start..start + self.records_per_set) {
+            records.iter().take(PREFETCHED_RECORDS).for_each(prefetch);
         }
     }
 
@@ -151,23 +153,25 @@ impl Pool {
         (self.oldest != NO_SLOT).then_some(self.oldest)
     }
 
-    pub(crate) fn set(&self, at: u32) -> &Set {
-        &self.sets[at as usize]
+    pub(crate) fn set(&self, slot: u32) -> &Set {
+        &self.sets[slot as usize]
     }
 
-    pub(crate) fn set_mut(&mut self, at: u32) -> &mut Set {
-        &mut self.sets[at as usize]
+    pub(crate) fn set_mut(&mut self, slot: u32) -> &mut Set {
+        &mut self.sets[slot as usize]
     }
 
     /// Returns the carried records of a set, in the order in which their reports were sent.
-    pub(crate) fn carried(&self, at: u32) -> &[Record] {
-        let start = at as usize * self.room + 1;
-        &self.records[start..start + usize::from(self.sets[at as usize].carried)]
+    pub(crate) fn carried(&self, slot: u32) -> &[SfRecord] {
+        let start = slot as usize * self.records_per_set + 1;
+        &self.records[start..start + usize::from(self.sets[slot as usize].carried)]
     }
 
     /// Returns the sink's own record, if the set has one.
-    pub(crate) fn own(&self, at: u32) -> Option<&Record> {
-        self.set(at).own.then(|| &self.records[at as usize * self.room])
+    pub(crate) fn sink_record(&self, slot: u32) -> Option<&SfRecord> {
+        self.set(slot)
+            .has_sink_record
+            .then(|| &self.records[slot as usize * self.records_per_set])
     }
 
     /// Opens an empty set as the newest. The caller has checked that one is free.
@@ -184,37 +188,38 @@ impl Pool {
                 profile: 0,
             },
             carried: 0,
-            opening: false,
+            has_opening: false,
             order: 0,
             remaining: 0,
-            own: false,
+            has_sink_record: false,
             exceeded: false,
-            mixed: false,
+            has_several_subsystems: false,
             older: self.newest,
             newer: NO_SLOT,
         };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.sets[at as usize] = set;
-                at
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.sets[slot as usize] = set;
+                slot
             }
             None => {
                 self.sets.push(set);
-                self.records.resize(self.sets.len() * self.room, Record::NOTHING);
+                self.records
+                    .resize(self.sets.len() * self.records_per_set, SfRecord::NOTHING);
                 self.sets.len() as u32 - 1
             }
         };
         match self.sets.get_mut(self.newest as usize) {
-            Some(newest) => newest.newer = at,
-            None => self.oldest = at,
+            Some(newest) => newest.newer = slot,
+            None => self.oldest = slot,
         }
-        self.newest = at;
+        self.newest = slot;
         self.used += 1;
-        at
+        slot
     }
 
-    pub(crate) fn close(&mut self, at: u32) {
-        let Set { older, newer, .. } = *self.set(at);
+    pub(crate) fn close(&mut self, slot: u32) {
+        let Set { older, newer, .. } = *self.set(slot);
         match self.sets.get_mut(older as usize) {
             Some(older) => older.newer = newer,
             None => self.oldest = newer,
@@ -223,52 +228,56 @@ impl Pool {
             Some(newer) => newer.older = older,
             None => self.newest = older,
         }
-        self.set_mut(at).status = Status::Free;
-        self.free.push(at);
+        self.set_mut(slot).status = Status::Free;
+        self.free.push(slot);
         self.used -= 1;
     }
 
     /// Returns whether the set has room for one more record.
-    pub(crate) fn has_room(&self, at: u32) -> bool {
-        usize::from(self.set(at).carried) + 1 < self.room
+    pub(crate) fn has_room(&self, slot: u32) -> bool {
+        usize::from(self.set(slot).carried) + 1 < self.records_per_set
     }
 
     /// Inserts a carried record at its position in the order of reports.
-    pub(crate) fn insert(&mut self, at: u32, record: Record) {
-        let start = at as usize * self.room + 1;
-        let count = usize::from(self.sets[at as usize].carried);
+    pub(crate) fn insert(&mut self, slot: u32, record: SfRecord) {
+        let start = slot as usize * self.records_per_set + 1;
+        let count = usize::from(self.sets[slot as usize].carried);
         let records = &mut self.records[start..=start + count];
-        let mut place = count;
-        while place > 0 && is_before(record.order, records[place - 1].order) {
-            records[place] = records[place - 1];
-            place -= 1;
+        let mut index = count;
+        while index > 0 && is_before(record.order, records[index - 1].order) {
+            records[index] = records[index - 1];
+            index -= 1;
         }
-        records[place] = record;
-        self.sets[at as usize].carried += 1;
+        records[index] = record;
+        self.sets[slot as usize].carried += 1;
     }
 
     /// Stores the sink's own record in a set.
-    pub(crate) fn put_own(&mut self, at: u32, record: Record) {
-        self.records[at as usize * self.room] = record;
-        self.set_mut(at).own = true;
+    pub(crate) fn put_sink_record(&mut self, slot: u32, record: SfRecord) {
+        self.records[slot as usize * self.records_per_set] = record;
+        self.set_mut(slot).has_sink_record = true;
     }
 
     /// Writes the readings of all records into `readings`, source first and sink last if the order is proven. Returns the
     /// timestamps at the two ends.
-    pub(crate) fn readings(&self, at: u32, readings: &mut Vec<Reading>) -> EndTimestamps {
+    pub(crate) fn readings(&self, slot: u32, readings: &mut Vec<Reading>) -> EndTimestamps {
         readings.clear();
-        let carried = self.carried(at);
-        let own = self.own(at);
-        readings.extend(carried.iter().rev().chain(own).map(|record| record.reading));
-        let first = carried.last().or(own);
-        let last = own.or(carried.first());
+        let carried = self.carried(slot);
+        let sink_record = self.sink_record(slot);
+        readings.extend(
+            carried
+                .iter()
+                .rev()
+                .chain(sink_record)
+                .map(|record| record.reading),
+        );
+        let first = carried.last().or(sink_record);
+        let last = sink_record.or(carried.first());
         let mut ingress = first.map_or(NO_VALUE, |record| record.ingress);
         let mut egress = last.map_or(NO_VALUE, |record| record.egress);
-        let widths = (
-            first.is_some_and(|record| record.wide),
-            last.is_some_and(|record| record.wide),
-        );
-        if widths.0 != widths.1 {
+        let is_first_wide = first.is_some_and(|record| record.wide);
+        let is_last_wide = last.is_some_and(|record| record.wide);
+        if is_first_wide != is_last_wide {
             // One timestamp has 32 bits and the other 64: compare both modulo 2^32.
             ingress = narrow(ingress);
             egress = narrow(egress);
@@ -283,7 +292,7 @@ impl Pool {
         EndTimestamps {
             ingress,
             egress,
-            wide: widths.0 && widths.1,
+            wide: is_first_wide && is_last_wide,
         }
     }
 }
@@ -294,51 +303,55 @@ pub(crate) fn order(seq: u32, index: u16) -> u32 {
     seq << 10 | u32::from(index.min(1023))
 }
 
-/// Returns true if `one` was sent before `other`, by serial number arithmetic.
-fn is_before(one: u32, other: u32) -> bool {
-    (one.wrapping_sub(other) as i32) < 0
+/// Returns true if `order` was sent before `other`, by serial number arithmetic.
+fn is_before(order: u32, other: u32) -> bool {
+    (order.wrapping_sub(other) as i32) < 0
 }
 
 /// Returns whether the timestamps of synchronised clocks are in the order of the path; `None` if they cannot tell.
-pub(crate) fn is_in_order(pool: &Pool, at: u32, units: Units) -> Option<bool> {
+pub(crate) fn is_in_order(pool: &SetPool, slot: u32, units: Units) -> Option<bool> {
     if !units.synchronised {
         return None;
     }
-    let forward = pool.carried(at).iter().rev().chain(pool.own(at));
+    let forward = pool.carried(slot).iter().rev().chain(pool.sink_record(slot));
     if { forward.clone() }.any(|record| record.ingress == NO_VALUE || record.incomparable) {
         return None;
     }
     let mut pairs = forward.clone().zip(forward.skip(1));
-    Some(pairs.all(|(one, other)| {
-        if one.wide && other.wide {
-            other.ingress >= one.ingress
+    Some(pairs.all(|(upstream, downstream)| {
+        if upstream.wide && downstream.wide {
+            downstream.ingress >= upstream.ingress
         } else {
-            (other.ingress as u32).wrapping_sub(one.ingress as u32) < 1 << 31
+            (downstream.ingress as u32).wrapping_sub(upstream.ingress as u32) < 1 << 31
         }
     }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Pool, Record, Status, is_before, order};
+    use super::{SetPool, SfRecord, Status, is_before, order};
 
-    fn record(order: u32) -> Record {
-        Record {
+    fn record(order: u32) -> SfRecord {
+        SfRecord {
             order,
-            ..Record::NOTHING
+            ..SfRecord::NOTHING
         }
     }
 
     #[test]
     fn records_lie_in_the_order_in_which_their_reports_were_sent() {
-        let mut pool = Pool::with_capacity(2, 5);
-        let at = pool.open(7, 0);
+        let mut pool = SetPool::with_capacity(2, 5);
+        let slot = pool.open(7, 0);
         for number in [0x3f_ffff, 1, 0, 2] {
-            assert!(pool.has_room(at));
-            pool.insert(at, record(order(number, 0)));
+            assert!(pool.has_room(slot));
+            pool.insert(slot, record(order(number, 0)));
         }
-        assert!(!pool.has_room(at));
-        let numbers: Vec<u32> = pool.carried(at).iter().map(|record| record.order >> 10).collect();
+        assert!(!pool.has_room(slot));
+        let numbers: Vec<u32> = pool
+            .carried(slot)
+            .iter()
+            .map(|record| record.order >> 10)
+            .collect();
         assert_eq!(numbers, [0x3f_ffff, 0, 1, 2], "numbers of 22 bits wrap");
     }
 
@@ -350,7 +363,7 @@ mod tests {
 
     #[test]
     fn the_list_of_sets_survives_closing_at_both_ends_and_in_the_middle() {
-        let mut pool = Pool::with_capacity(4, 2);
+        let mut pool = SetPool::with_capacity(4, 2);
         let sets: Vec<u32> = (0..4).map(|_| pool.open(0, 0)).collect();
         assert!(pool.is_full());
         for (close, oldest) in [(1, 0), (0, 2), (3, 2)] {
@@ -358,10 +371,10 @@ mod tests {
             assert_eq!(pool.oldest(), Some(sets[oldest]));
         }
         assert_eq!(pool.set(sets[2]).status, Status::Open);
-        let again = pool.open(0, 0);
+        let reopened = pool.open(0, 0);
         pool.close(sets[2]);
-        assert_eq!((pool.oldest(), pool.used()), (Some(again), 1));
-        pool.close(again);
+        assert_eq!((pool.oldest(), pool.used()), (Some(reopened), 1));
+        pool.close(reopened);
         assert_eq!((pool.oldest(), pool.used()), (None, 0));
         pool.open(0, 0);
         assert!(pool.oldest().is_some());

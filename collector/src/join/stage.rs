@@ -1,13 +1,13 @@
 //! The SF-INT stage of the collector: feeds reports to the joiner, and applies its results to the state. Whole paths update
 //! flows; single samples update node metrics.
 //!
-//! Common reports are processed in bursts of [`AHEAD`]: they are decoded first, so that the memory of one report is
+//! Common reports are processed in bursts of [`BURST`]: they are decoded first, so that the memory of one report is
 //! prefetched while others are decoded.
 
 use wire::int::sf::State as Priority;
 use wire::{Report, Single};
 
-use super::set::{Record, order};
+use super::set::{SfRecord, order};
 use super::{JoinOutput, Joiner, SfReport, keyed_by_sink};
 use crate::config::{JoinConfig, Units};
 use crate::decode::{DatagramContext, Head, NodeUnits, Plan, ReadHops, Reading, Shapes, version};
@@ -18,23 +18,23 @@ use crate::state::{State, saturated};
 use crate::stats::{JoinStats, Table};
 
 /// Size of a burst: reports that are decoded before they are joined.
-const AHEAD: usize = 16;
+const BURST: usize = 16;
 
 /// Reports that are decoded between two prefetches for one report.
-const STEP: usize = 4;
+const PREFETCH_DISTANCE: usize = 4;
 
-/// Two plans for reports of one shape: for the sink's own record, and for the carried one.
-type Pair = [Plan; 2];
+/// Plans for reports of one shape: for the sink's own record, and for the carried one.
+type RecordPlans = [Plan; 2];
 
 /// Cache of plan pairs by shape of report.
-type Pairs = Shapes<Pair>;
+type PlanCache = Shapes<RecordPlans>;
 
 /// The joiner of SF-INT records, with the data to apply its results to the state.
 #[derive(Debug)]
 pub(crate) struct SfInt {
     joiner: Joiner,
     samples: Samples,
-    pairs: Pairs,
+    plan_cache: PlanCache,
     node_units: NodeUnits,
     seed: u64,
 }
@@ -46,7 +46,7 @@ impl SfInt {
         Self {
             joiner,
             samples: Samples::new(),
-            pairs: Pairs::new(),
+            plan_cache: PlanCache::new(),
             node_units,
             seed,
         }
@@ -73,18 +73,18 @@ impl SfInt {
             &keyed
         };
         let units = *envelope.units;
-        let place = Record {
+        let template = SfRecord {
             order: order(report.seq, report.index),
             remaining: int.remaining,
-            ..Record::NOTHING
+            ..SfRecord::NOTHING
         };
-        let part = SfReport {
+        let sf_report = SfReport {
             head,
             priority: sf.state,
             packet_id: sf.packet_id,
             exceeded: int.flags.contains(wire::int::Flags::HOPS_EXCEEDED),
-            carried: place.read(&int.stack.layout, int.stack.record(0), units, &self.node_units),
-            own: place.own(report, sf, units, &self.node_units),
+            carried: template.read(&int.stack.layout, int.stack.record(0), units, &self.node_units),
+            sink_record: template.read_sink(report, sf, units, &self.node_units),
             units,
         };
         let Self { samples, joiner, .. } = self;
@@ -92,15 +92,15 @@ impl SfInt {
             state,
             samples,
             out,
-            gave_path: false,
+            completed_path: false,
             slot: NO_SLOT,
         };
         if head.whole_path {
-            joiner.apply(&part, &mut joined);
+            joiner.apply(&sf_report, &mut joined);
         } else {
-            joiner.apply_transit(&part, &mut joined);
+            joiner.apply_transit(&sf_report, &mut joined);
         }
-        if !joined.gave_path {
+        if !joined.completed_path {
             state.counts.node_reports += 1;
         }
         true
@@ -109,14 +109,14 @@ impl SfInt {
     /// Returns the index of the plans for a shape, or `None` if the shape is new.
     #[inline(always)]
     pub(crate) fn find_plans(&mut self, shape: u64) -> Option<u8> {
-        self.pairs.find(shape)
+        self.plan_cache.find(shape)
     }
 
     /// Adds the plans for a new shape, and returns their index.
     #[cold]
     #[inline(never)]
     pub(crate) fn add_plans(&mut self, shape: u64, single: &Single<'_>, units: Units) -> u8 {
-        self.pairs
+        self.plan_cache
             .add(shape, single.layouts().map(|layout| Plan::new(&layout, units)))
     }
 
@@ -130,25 +130,31 @@ impl SfInt {
         plans: u8,
         state: &State,
     ) -> bool {
-        let report = &mut burst.reports[burst.count % AHEAD];
+        let report = &mut burst.reports[burst.count % BURST];
         report.write(single, envelope, self.seed);
-        report.pair = plans;
+        report.plans = plans;
         self.joiner.flows.prefetch_bucket(report.head.hash);
         state.flows.prefetch_bucket(report.head.hash);
-        self.look_ahead(burst, burst.count, state);
+        self.prefetch_earlier(burst, burst.count, state);
         burst.count += 1;
-        burst.count == AHEAD
+        burst.count == BURST
     }
 
     /// Prefetches memory for the reports that were decoded one and two steps before number `at`.
     #[inline(always)]
-    fn look_ahead(&self, burst: &mut SfBurst<'_>, at: usize, state: &State) {
+    fn prefetch_earlier(&self, burst: &mut SfBurst<'_>, at: usize, state: &State) {
         let reports = &mut burst.reports[..burst.count];
-        if let Some(report) = at.checked_sub(STEP).and_then(|earlier| reports.get_mut(earlier)) {
+        if let Some(report) = at
+            .checked_sub(PREFETCH_DISTANCE)
+            .and_then(|earlier| reports.get_mut(earlier))
+        {
             report.slot = self.joiner.flows.prefetch_flow(report.head.hash);
             report.state_slot = state.flows.prefetch_entry(report.head.hash);
         }
-        if let Some(report) = at.checked_sub(2 * STEP).and_then(|earlier| reports.get(earlier)) {
+        if let Some(report) = at
+            .checked_sub(2 * PREFETCH_DISTANCE)
+            .and_then(|earlier| reports.get(earlier))
+        {
             if let Some(set) = self.joiner.flows.set(report.slot, report.packet_id) {
                 self.joiner.sets.prefetch(set);
             }
@@ -160,28 +166,28 @@ impl SfInt {
     #[inline(always)]
     pub(crate) fn apply_burst(&mut self, burst: &mut SfBurst<'_>, state: &mut State, out: &mut dyn Output) {
         let count = burst.count;
-        for at in count..count + 2 * STEP {
-            self.look_ahead(burst, at, state);
+        for at in count..count + 2 * PREFETCH_DISTANCE {
+            self.prefetch_earlier(burst, at, state);
         }
         let Self {
             samples,
             joiner,
-            pairs,
+            plan_cache,
             ..
         } = self;
         for report in &burst.reports[..count] {
-            let Some(pair) = pairs.get(report.pair) else {
+            let Some(plans) = plan_cache.get(report.plans) else {
                 continue;
             };
             let mut joined = Joined {
                 state,
                 samples,
                 out,
-                gave_path: false,
+                completed_path: false,
                 slot: report.state_slot,
             };
-            joiner.apply_at(report.slot, &report.part(pair), &mut joined);
-            if !joined.gave_path {
+            joiner.apply_with_hint(report.slot, &report.sf_report(plans), &mut joined);
+            if !joined.completed_path {
                 state.counts.node_reports += 1;
             }
         }
@@ -197,7 +203,7 @@ impl SfInt {
                 state,
                 samples,
                 out,
-                gave_path: false,
+                completed_path: false,
                 slot: NO_SLOT,
             },
         );
@@ -210,7 +216,7 @@ impl SfInt {
             state,
             samples,
             out,
-            gave_path: false,
+            completed_path: false,
             slot: NO_SLOT,
         });
     }
@@ -237,7 +243,7 @@ struct SingleReport<'a> {
     remaining: u8,
     priority: Priority,
     exceeded: bool,
-    pair: u8,
+    plans: u8,
     /// Probable slots of the report's flow: in the joiner, and in the state.
     slot: u32,
     state_slot: u32,
@@ -262,7 +268,7 @@ impl<'a> SingleReport<'a> {
 
     /// Returns the report as input of the joiner.
     #[inline(always)]
-    fn part(&self, [own, carried]: &Pair) -> SfReport<'_> {
+    fn sf_report(&self, [own, carried]: &RecordPlans) -> SfReport<'_> {
         let mut own = self.record(own, self.own);
         // The report's header contains the node id.
         own.reading.node = self.node;
@@ -273,14 +279,14 @@ impl<'a> SingleReport<'a> {
             exceeded: self.exceeded,
             units: carried.units(),
             carried: self.record(carried, self.carried),
-            own: Some(own),
+            sink_record: Some(own),
         }
     }
 
     #[inline(always)]
-    fn record(&self, plan: &Plan, record: &[u8]) -> Record {
+    fn record(&self, plan: &Plan, record: &[u8]) -> SfRecord {
         let (reading, ends) = plan.read(record);
-        Record {
+        SfRecord {
             reading,
             ingress: ends.ingress,
             egress: ends.egress,
@@ -294,7 +300,7 @@ impl<'a> SingleReport<'a> {
 
 /// Reports that are decoded but not joined yet.
 pub(crate) struct SfBurst<'a> {
-    reports: [SingleReport<'a>; AHEAD],
+    reports: [SingleReport<'a>; BURST],
     count: usize,
 }
 
@@ -314,12 +320,12 @@ impl SfBurst<'_> {
             remaining: 0,
             priority: Priority::Low,
             exceeded: false,
-            pair: 0,
+            plans: 0,
             slot: NO_SLOT,
             state_slot: NO_SLOT,
         };
         Self {
-            reports: [report; AHEAD],
+            reports: [report; BURST],
             count: 0,
         }
     }
@@ -335,14 +341,14 @@ struct Joined<'a> {
     samples: &'a mut Samples,
     out: &'a mut dyn Output,
     /// The current report completed a flow's path.
-    gave_path: bool,
+    completed_path: bool,
     /// The probable slot of the report's flow in the state.
     slot: u32,
 }
 
 impl JoinOutput for Joined<'_> {
     fn path(&mut self, head: &Head, hops: ReadHops<'_>) {
-        self.gave_path = true;
+        self.completed_path = true;
         self.state.counts.flow_reports += 1;
         self.state.apply(head, self.slot, hops, self.out);
     }

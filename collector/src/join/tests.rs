@@ -3,7 +3,7 @@
 mod sim;
 
 use self::sim::{Faults, Outcome, Plan, Route};
-use super::set::{Record, order};
+use super::set::{SfRecord, order};
 use super::{JoinOutput, Joiner, Priority, Reason, SfReport};
 use crate::config::{JoinConfig, Units};
 use crate::decode::{Head, ReadHops, Reading};
@@ -468,14 +468,14 @@ fn a_flood_of_flows_pushes_out_nothing_that_is_busy() {
         // One report in fifty is of the busy flow, source and sink; the others open sets that never become whole.
         let busy = at % 50 == 0;
         let key = key(if busy { 1 } else { at.wrapping_mul(2_654_435_761) });
-        let record = |node| Record {
+        let record = |node| SfRecord {
             reading: Reading {
                 node,
                 ..Reading::NOTHING
             },
             order: order(at, 0),
             remaining: if busy { 15 } else { 9 },
-            ..Record::NOTHING
+            ..SfRecord::NOTHING
         };
         let mut head = Head {
             hash: key.hash(1),
@@ -483,16 +483,16 @@ fn a_flood_of_flows_pushes_out_nothing_that_is_busy() {
         };
         (head.about.has_flow, head.about.key) = (true, key);
         head.about.ts = 1_000_000_000 + u64::from(at) * 10_000;
-        let part = SfReport {
+        let report = SfReport {
             head: &head,
             priority: Priority::Medium,
             packet_id: at as u16,
             exceeded: false,
             carried: record(1),
-            own: Some(record(2)),
+            sink_record: Some(record(2)),
             units: Units::NONE,
         };
-        joiner.apply(&part, &mut paths);
+        joiner.apply(&report, &mut paths);
     }
     let stats = joiner.stats();
     assert!(stats.balance().is_balanced(), "{stats:?}");

@@ -7,7 +7,7 @@ use crate::decode::{
     ABSENT, EndTimestamps, EventContext, Head, Hops, NO_VALUE, Reading, Signals, is_plausible, narrow,
 };
 use crate::event::Basis;
-use crate::state::flows::Flags;
+use crate::state::flows::{Flags, FlowParts, HotFlowParts, StoredFlow};
 use crate::state::hops::PacketValues;
 use crate::state::pending::Postcard;
 use crate::state::{emit_hop_latency, saturated};
@@ -73,7 +73,7 @@ impl Settling<'_> {
             ref mut out,
             ..
         } = *self;
-        let (Some(first), Some((flow, ..))) = (postcards.first(), state.flows.get(slot)) else {
+        let (Some(first), Some(StoredFlow { flow, .. })) = (postcards.first(), state.flows.get(slot)) else {
             return;
         };
         let comparable = postcards
@@ -106,10 +106,10 @@ impl Settling<'_> {
             ..Head::none()
         };
         state.refresh_if_due(slot, *out);
-        if state.flows.parts(slot).0.has_path_by_int() {
+        if state.flows.parts(slot).flow.has_path_by_int() {
             state.end_int(slot);
         }
-        let (flow, _, states) = state.flows.parts(slot);
+        let FlowParts { flow, states, .. } = state.flows.parts(slot);
         let known = if flow.path_length() == 0 { &[] } else { &*states };
         let same = usize::from(flow.path_length()) == postcards.len()
             && known
@@ -133,8 +133,13 @@ impl Settling<'_> {
 
     /// Reports the latency of nodes that were not on the path when their postcards arrived.
     fn emit_new_hops(&mut self, head: &Head, postcards: &[Postcard]) {
-        let (flow, _, stored) = self.state.flows.hot_parts(self.slot);
-        let mut emitter = self.state.detection.emitter(&head.about, flow.set, self.out);
+        let HotFlowParts {
+            flow, hops: stored, ..
+        } = self.state.flows.hot_parts(self.slot);
+        let mut emitter = self
+            .state
+            .detection
+            .emitter(&head.about, flow.threshold_set, self.out);
         for ((state, values), postcard) in stored.iter_mut().zip(postcards) {
             if state.last_reported == ABSENT && is_plausible(postcard.reading.latency) {
                 state.latest = saturated(postcard.reading.latency);
@@ -152,8 +157,8 @@ impl Settling<'_> {
             let latency = postcard.reading.latency;
             is_plausible(latency).then(|| sum.saturating_add(latency))
         });
-        let (flow, cold, _) = state.flows.hot_parts(self.slot);
-        let mut emitter = state.detection.emitter(&head.about, flow.set, self.out);
+        let HotFlowParts { flow, cold, .. } = state.flows.hot_parts(self.slot);
+        let mut emitter = state.detection.emitter(&head.about, flow.threshold_set, self.out);
         flow.flags.set_order(head.basis);
         let latency = flow.apply_latency_sum(cold, hops, total.unwrap_or(NO_VALUE), &mut emitter);
         if state.detection.has_rules() {

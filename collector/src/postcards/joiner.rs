@@ -6,19 +6,23 @@ use wire::report::PacketDigest;
 use super::MatchedBy;
 use super::order::{Links, arrange, has_distinct_nodes};
 use super::packets::{
-    agree_on_path, is_ambiguous, is_loop, mark_shared, move_duplicates, sort, sort_by_packet,
+    Timestamps, agree_on_path, is_ambiguous, is_loop, mark_shared, move_duplicates, sort, sort_by_packet,
 };
 use crate::config::PostcardConfig;
 use crate::decode::{ABSENT, EventContext, MAX_HOPS};
 use crate::event::{Basis, Nanos, Output};
 use crate::hash::fold;
 use crate::state::State;
+use crate::state::flows::FlowParts;
 use crate::state::hops::HopState;
 use crate::state::pending::Postcard;
 use crate::stats::{Partial, Unjoinable};
 
 /// Maximum number of pending postcards of one flow. Beyond it the older half is settled, complete or not.
 const MAX_PER_FLOW: usize = 256;
+
+/// Maximum number of flows settled early to make room for one postcard.
+const MAX_EVICTIONS: usize = 4;
 
 /// Maximum number of flows settled per tick.
 const FLOWS_PER_TICK: usize = 4096;
@@ -37,10 +41,12 @@ pub(super) struct Settling<'a> {
 pub(crate) struct Postcards {
     config: PostcardConfig,
     links: Links,
+    /// Postcards of the flow that is being settled; reused.
     scratch: Vec<Postcard>,
+    /// Postcards of the set that is being settled; reused.
     set: Vec<Postcard>,
     /// Postcards that could not be joined by time, with the reason.
-    rest: Vec<(Postcard, Partial)>,
+    unjoined: Vec<(Postcard, Partial)>,
 }
 
 impl Postcards {
@@ -50,7 +56,7 @@ impl Postcards {
             links: Links::new(&config.links),
             scratch: Vec::with_capacity(MAX_PER_FLOW),
             set: Vec::with_capacity(MAX_PER_FLOW),
-            rest: Vec::with_capacity(MAX_PER_FLOW),
+            unjoined: Vec::with_capacity(MAX_PER_FLOW),
             config,
         }
     }
@@ -84,8 +90,8 @@ impl Postcards {
                 },
             ),
         };
-        if let Err(why) = accepted {
-            state.postcards.refuse(why);
+        if let Err(reason) = accepted {
+            state.postcards.refuse(reason);
         }
     }
 
@@ -101,8 +107,8 @@ impl Postcards {
             return Err(Unjoinable::Int);
         }
         let pending = &mut settling.state.postcards;
-        let by_signature = matched == MatchedBy::Signature;
-        if by_signature
+        let is_by_signature = matched == MatchedBy::Signature;
+        if is_by_signature
             && pending
                 .of_packet(slot, postcard.signature)
                 .any(|other| postcard.repeats(other))
@@ -126,7 +132,7 @@ impl Postcards {
                 settling.until = Nanos::MAX;
                 self.settle_due(settling);
             }
-        } else if by_signature && !PacketDigest::may_repeat(postcard.signature as u32) {
+        } else if is_by_signature && !PacketDigest::may_repeat(postcard.signature as u32) {
             self.settle_early(postcard.signature, settling);
         }
         Ok(())
@@ -142,9 +148,9 @@ impl Postcards {
             ref mut out,
             ..
         } = *settling;
-        let (flow, ..) = state.flows.parts(slot);
+        let flow = state.flows.parts(slot).flow;
         let is_first = !flow.has_postcards();
-        flow.note_postcards(true);
+        flow.set_has_postcards(true);
         if !flow.has_path_by_int() {
             return true;
         }
@@ -179,14 +185,14 @@ impl Postcards {
 
     /// Settles the flows that have waited longest until the table has room.
     fn make_room(&mut self, settling: &mut Settling<'_>) {
-        for _ in 0..4 {
+        for _ in 0..MAX_EVICTIONS {
             if !settling.state.postcards.is_full() {
                 break;
             }
             let Some(slot) = settling.state.postcards.dequeue(Nanos::MAX) else {
                 break;
             };
-            self.settle_due(&mut settling.of(slot));
+            self.settle_due(&mut settling.for_flow(slot));
         }
     }
 
@@ -269,39 +275,42 @@ impl Postcards {
                 .discard(postcards.len(), Partial::FlowGone);
             postcards.clear();
         }
-        let linked = self.is_linked();
-        let mut order = sort(&mut postcards, linked);
-        if mark_shared(&mut postcards, linked) {
-            order = sort(&mut postcards, linked);
+        let is_linked = self.is_linked();
+        let mut timestamps = sort(&mut postcards, is_linked);
+        if mark_shared(&mut postcards, is_linked) {
+            timestamps = sort(&mut postcards, is_linked);
         }
-        let (base, wide) = order;
+        let Timestamps { base, wide } = timestamps;
         let proximity = i64::try_from(self.config.proximity).unwrap_or(i64::MAX);
         // The latest egress so far: a long gap from there to the next ingress separates two packets.
-        let mut latest = i64::MIN;
+        let mut latest_egress = i64::MIN;
         let mut timed = postcards
             .iter()
             .enumerate()
-            .filter(|(_, postcard)| MatchedBy::of_one(postcard, linked) == MatchedBy::Time)
-            .map(|(at, _)| at);
+            .filter(|(_, postcard)| MatchedBy::of_one(postcard, is_linked) == MatchedBy::Time)
+            .map(|(index, _)| index);
         let first = timed.next();
         let end = first.map_or(0, |first| timed.next_back().unwrap_or(first) + 1);
-        let one_path = agree_on_path(&postcards[first.unwrap_or(0)..end]);
-        let sets = postcards.chunk_by_mut(|one, next| {
-            match (MatchedBy::of_one(one, linked), MatchedBy::of_one(next, linked)) {
+        let is_one_path = agree_on_path(&postcards[first.unwrap_or(0)..end]);
+        let sets = postcards.chunk_by_mut(|previous, next| {
+            match (
+                MatchedBy::of_one(previous, is_linked),
+                MatchedBy::of_one(next, is_linked),
+            ) {
                 (MatchedBy::Time, MatchedBy::Time) => {
-                    latest = latest.max(Postcard::after(one.egress, base, wide));
-                    let gap = Postcard::after(next.ingress, base, wide).saturating_sub(latest);
-                    let near = gap.saturating_mul(next.units.stamp_ns.into()) <= proximity;
-                    if !near {
-                        latest = i64::MIN;
+                    latest_egress = latest_egress.max(Postcard::after(previous.egress, base, wide));
+                    let gap = Postcard::after(next.ingress, base, wide).saturating_sub(latest_egress);
+                    let is_near = gap.saturating_mul(next.units.stamp_ns.into()) <= proximity;
+                    if !is_near {
+                        latest_egress = i64::MIN;
                     }
-                    near
+                    is_near
                 }
-                (one_by, next_by) => one_by == next_by && one.signature == next.signature,
+                (previous_by, next_by) => previous_by == next_by && previous.signature == next.signature,
             }
         });
         for set in sets {
-            let matched = MatchedBy::of_one(&set[0], linked);
+            let matched = MatchedBy::of_one(&set[0], is_linked);
             if settling.is_due(set, matched) {
                 self.settle(set, matched, settling);
             } else {
@@ -317,36 +326,42 @@ impl Postcards {
             }
         }
         postcards.clear();
-        self.settle_rest(one_path, &mut postcards, settling);
+        self.settle_unjoined(is_one_path, &mut postcards, settling);
         postcards.clear();
         self.scratch = postcards;
     }
 
     /// Settles the postcards that could not be joined by time: if all agree on the path, they are joined as the flow's.
-    fn settle_rest(&mut self, one_path: bool, scratch: &mut Vec<Postcard>, settling: &mut Settling<'_>) {
-        let mut rest = std::mem::take(&mut self.rest);
-        scratch.extend(rest.iter().map(|(postcard, _)| *postcard));
-        if one_path && !rest.is_empty() && self.arrange_latest(scratch).is_ok() {
+    fn settle_unjoined(
+        &mut self,
+        is_one_path: bool,
+        scratch: &mut Vec<Postcard>,
+        settling: &mut Settling<'_>,
+    ) {
+        let mut unjoined = std::mem::take(&mut self.unjoined);
+        scratch.extend(unjoined.iter().map(|(postcard, _)| *postcard));
+        if is_one_path && !unjoined.is_empty() && self.arrange_latest(scratch).is_ok() {
             self.settle_flow(scratch, settling);
         } else {
-            rest.iter()
-                .for_each(|(_, why)| settling.state.postcards.discard(1, *why));
+            for (_, reason) in &unjoined {
+                settling.state.postcards.discard(1, *reason);
+            }
         }
-        rest.clear();
-        self.rest = rest;
+        unjoined.clear();
+        self.unjoined = unjoined;
     }
 
     /// Settles the postcards of one packet, of several packets, or of a flow.
     fn settle(&mut self, postcards: &mut [Postcard], matched: MatchedBy, settling: &mut Settling<'_>) {
-        let repeats = if matched == MatchedBy::Time {
+        let duplicate_count = if matched == MatchedBy::Time {
             move_duplicates(postcards)
         } else {
             0
         };
-        let (postcards, repeated) = postcards.split_at_mut(postcards.len() - repeats);
+        let (postcards, duplicates) = postcards.split_at_mut(postcards.len() - duplicate_count);
         let stats = &mut settling.state.postcards.stats;
-        stats.released += repeated.len() as u64;
-        stats.unjoinable[Unjoinable::Duplicate as usize] += repeated.len() as u64;
+        stats.released += duplicates.len() as u64;
+        stats.unjoinable[Unjoinable::Duplicate as usize] += duplicates.len() as u64;
         match matched {
             MatchedBy::Time if !has_distinct_nodes(postcards) && !is_loop(postcards) => {
                 self.settle_several(postcards, settling);
@@ -371,9 +386,9 @@ impl Postcards {
             Ok(_) => {
                 let _ = self.conclude(postcards, MatchedBy::Time, settling);
             }
-            Err(why) => self
-                .rest
-                .extend(postcards.iter().map(|postcard| (*postcard, why))),
+            Err(reason) => self
+                .unjoined
+                .extend(postcards.iter().map(|postcard| (*postcard, reason))),
         }
     }
 
@@ -381,7 +396,7 @@ impl Postcards {
     fn arrange_latest(&mut self, postcards: &mut [Postcard]) -> Result<Basis, Partial> {
         postcards.sort_unstable_by_key(|postcard| (postcard.reading.node, postcard.received));
         self.set.clear();
-        let by_node = postcards.chunk_by(|one, next| one.reading.node == next.reading.node);
+        let by_node = postcards.chunk_by(|previous, next| previous.reading.node == next.reading.node);
         self.set.extend(by_node.filter_map(<[Postcard]>::last));
         for postcard in &mut self.set {
             // They may be from different packets, so their timestamps cannot be compared.
@@ -396,15 +411,15 @@ impl Postcards {
         let _ = self.arrange_latest(postcards);
         let mut set = std::mem::take(&mut self.set);
         // Earlier postcards of the same nodes get the same outcome.
-        let more = postcards.len() - set.len();
+        let earlier_count = postcards.len() - set.len();
         let outcome = self.conclude(&mut set, MatchedBy::Flow, settling);
         match outcome {
             Ok(()) => {
                 let stats = &mut settling.state.postcards.stats;
-                stats.released += more as u64;
-                stats.joined += more as u64;
+                stats.released += earlier_count as u64;
+                stats.joined += earlier_count as u64;
             }
-            Err(why) => settling.state.postcards.discard(more, why),
+            Err(reason) => settling.state.postcards.discard(earlier_count, reason),
         }
         set.clear();
         self.set = set;
@@ -425,7 +440,7 @@ impl Postcards {
                 }
             }
             None => self
-                .rest
+                .unjoined
                 .extend(postcards.iter().map(|postcard| (*postcard, Partial::Indistinct))),
         }
     }
@@ -447,13 +462,13 @@ impl Postcards {
         };
         match outcome {
             Ok(basis) => {
-                let expired = self.expires(postcards);
-                settling.join(postcards, basis, matched, expired);
+                let is_expired = self.expires(postcards);
+                settling.join(postcards, basis, matched, is_expired);
                 Ok(())
             }
-            Err(why) => {
-                settling.state.postcards.discard(postcards.len(), why);
-                Err(why)
+            Err(reason) => {
+                settling.state.postcards.discard(postcards.len(), reason);
+                Err(reason)
             }
         }
     }
@@ -468,12 +483,12 @@ impl Postcards {
         let Settling {
             slot, ref mut state, ..
         } = *settling;
-        let (flow, _, states) = state.flows.parts(slot);
+        let FlowParts { flow, states, .. } = state.flows.parts(slot);
         let pending = state.postcards.flow_mut(slot);
-        let has_old = postcards
+        let has_older_postcard = postcards
             .iter()
             .any(|postcard| postcard.received < pending.unconfirmed_since);
-        if flow.has_path_by_int() && (!flow.has_postcards() || has_old) {
+        if flow.has_path_by_int() && (!flow.has_postcards() || has_older_postcard) {
             return Err(Partial::Int);
         }
         let known = if flow.path_length() == 0 { &[] } else { &*states };
@@ -488,8 +503,8 @@ impl Postcards {
             // Other packets of the flow went further, so this shorter path proves nothing.
             return Err(Partial::Expired);
         }
-        let path = postcards.iter().fold(postcards.len() as u64, |all, postcard| {
-            fold(all, postcard.reading.node.into())
+        let path = postcards.iter().fold(postcards.len() as u64, |hash, postcard| {
+            fold(hash, postcard.reading.node.into())
         });
         if pending.confirmations == 0 || pending.candidate != path {
             pending.candidate = path;
@@ -506,7 +521,7 @@ impl Postcards {
 
 impl Settling<'_> {
     /// Returns the context for settling all sets of another flow.
-    fn of(&mut self, slot: u32) -> Settling<'_> {
+    fn for_flow(&mut self, slot: u32) -> Settling<'_> {
         Settling {
             slot,
             until: Nanos::MAX,

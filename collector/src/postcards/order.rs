@@ -14,49 +14,55 @@ use crate::stats::Partial;
 /// The configured links, sorted by each end.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Links {
-    leaving: Vec<Link>,
-    entering: Vec<Link>,
+    by_source: Vec<Link>,
+    by_destination: Vec<Link>,
 }
 
 impl Links {
     pub(crate) fn new(links: &[Link]) -> Self {
-        let mut leaving = links.to_vec();
-        leaving.sort_unstable();
-        leaving.dedup();
-        let mut entering = leaving.clone();
-        entering.sort_unstable_by_key(|link| link.to);
-        Self { leaving, entering }
+        let mut by_source = links.to_vec();
+        by_source.sort_unstable();
+        by_source.dedup();
+        let mut by_destination = by_source.clone();
+        by_destination.sort_unstable_by_key(|link| link.to);
+        Self {
+            by_source,
+            by_destination,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.leaving.is_empty()
+        self.by_source.is_empty()
     }
 
     /// Returns (node, interface) at the other end of the postcard's egress link.
     fn successor(&self, postcard: &Postcard) -> Option<(u32, u32)> {
-        let out = exit(postcard)?;
-        let at = self.leaving.binary_search_by_key(&out, |link| link.from).ok()?;
-        self.leaving.get(at).map(|link| link.to)
+        let egress = exit(postcard)?;
+        let index = self
+            .by_source
+            .binary_search_by_key(&egress, |link| link.from)
+            .ok()?;
+        self.by_source.get(index).map(|link| link.to)
     }
 
     /// Returns (node, interface) at the other end of the postcard's ingress link.
     fn predecessor(&self, postcard: &Postcard) -> Option<(u32, u32)> {
-        let at = self
-            .entering
+        let index = self
+            .by_destination
             .binary_search_by_key(&entry(postcard)?, |link| link.to)
             .ok()?;
-        self.entering.get(at).map(|link| link.from)
+        self.by_destination.get(index).map(|link| link.from)
     }
 
-    /// Returns whether a link connects `one` to `next`; `None` if unknown.
-    fn connects(&self, one: &Postcard, next: &Postcard) -> Option<bool> {
-        if let Some(to) = self.successor(one) {
-            return Some(entry(next).map_or(next.reading.node == to.0, |into| into == to));
+    /// Returns whether a link connects `previous` to `next`; `None` if unknown.
+    fn connects(&self, previous: &Postcard, next: &Postcard) -> Option<bool> {
+        if let Some(to) = self.successor(previous) {
+            return Some(entry(next).map_or(next.reading.node == to.0, |ingress| ingress == to));
         }
         let from = self.predecessor(next)?;
-        let out = exit(one);
-        // `one` left by a port without a link, or its egress interface is unknown.
-        Some(out.is_none() && one.reading.node == from.0)
+        let egress = exit(previous);
+        // `previous` left by a port without a link, or its egress interface is unknown.
+        Some(egress.is_none() && previous.reading.node == from.0)
     }
 
     /// Returns whether the packet entered the domain here; `None` if unknown.
@@ -64,8 +70,8 @@ impl Links {
         if self.predecessor(postcard).is_some() {
             return Some(false);
         }
-        let comes_from_outside = !self.is_empty() && entry(postcard).is_some();
-        (postcard.entered || comes_from_outside).then_some(true)
+        let is_from_outside = !self.is_empty() && entry(postcard).is_some();
+        (postcard.entered || is_from_outside).then_some(true)
     }
 
     /// Returns whether the packet left the domain here, or is dropped by the next router; `None` if unknown.
@@ -88,8 +94,8 @@ impl Links {
 
     /// Returns true if the packet left the domain here.
     fn leaves(&self, postcard: &Postcard) -> bool {
-        let goes_outside = !self.is_empty() && exit(postcard).is_some();
-        self.successor(postcard).is_none() && (postcard.left || goes_outside)
+        let is_to_outside = !self.is_empty() && exit(postcard).is_some();
+        self.successor(postcard).is_none() && (postcard.left || is_to_outside)
     }
 }
 
@@ -101,8 +107,8 @@ pub(crate) fn entry(postcard: &Postcard) -> Option<(u32, u32)> {
 
 /// Returns the node and its egress interface, or `None` if the interface is unknown.
 pub(crate) fn exit(postcard: &Postcard) -> Option<(u32, u32)> {
-    let out = postcard.reading.egress();
-    (out != ABSENT).then_some((postcard.reading.node, out))
+    let egress = postcard.reading.egress();
+    (egress != ABSENT).then_some((postcard.reading.node, egress))
 }
 
 impl Postcard {
@@ -150,19 +156,19 @@ pub(crate) fn arrange(postcards: &mut [Postcard], links: &Links) -> Result<Basis
 /// packets that look alike, whose hop limits differ by the length of their path.
 fn prove(postcards: &[Postcard], links: &Links) -> Result<(), Partial> {
     for pair in postcards.windows(2) {
-        let [one, next] = pair else { continue };
-        if links.leaves(one) || links.is_first(next) == Some(true) {
+        let [previous, next] = pair else { continue };
+        if links.leaves(previous) || links.is_first(next) == Some(true) {
             return Err(Partial::Contradiction);
         }
-        let is_next = match (one.hop_limit, next.hop_limit) {
-            (Some(one), Some(next)) => match one.checked_sub(next) {
+        let is_next = match (previous.hop_limit, next.hop_limit) {
+            (Some(previous), Some(next)) => match previous.checked_sub(next) {
                 Some(steps @ (0 | 1)) => steps == 1,
                 Some(_) => return Err(Partial::MissingHop),
                 None => return Err(Partial::Contradiction),
             },
             _ => false,
         };
-        match links.connects(one, next) {
+        match links.connects(previous, next) {
             Some(true) => {}
             Some(false) => return Err(Partial::MissingHop),
             None if is_next => {}
@@ -205,17 +211,17 @@ fn sort_by_hop_limit(postcards: &mut [Postcard]) -> bool {
 
 /// Sorts along the links, from the postcard without a predecessor.
 fn sort_by_links(postcards: &mut [Postcard], links: &Links) -> Result<(), Partial> {
-    for at in 0..postcards.len() {
-        let (done, left) = postcards.split_at(at);
-        let next = match done.last() {
-            None => left
+    for index in 0..postcards.len() {
+        let (sorted, remaining) = postcards.split_at(index);
+        let next = match sorted.last() {
+            None => remaining
                 .iter()
                 .position(|postcard| links.predecessor(postcard).is_none()),
-            Some(last) => left
+            Some(last) => remaining
                 .iter()
                 .position(|postcard| links.connects(last, postcard) == Some(true)),
         };
-        postcards.swap(at, at + next.ok_or(Partial::MissingHop)?);
+        postcards.swap(index, index + next.ok_or(Partial::MissingHop)?);
     }
     Ok(())
 }
@@ -224,10 +230,10 @@ pub(super) fn has_distinct_nodes(postcards: &[Postcard]) -> bool {
     !has_equal(postcards, |postcard| postcard.reading.node)
 }
 
-pub(super) fn has_equal<T: PartialEq>(postcards: &[Postcard], who: impl Fn(&Postcard) -> T) -> bool {
+pub(super) fn has_equal<T: PartialEq>(postcards: &[Postcard], value: impl Fn(&Postcard) -> T) -> bool {
     let mut rest = postcards;
     while let [postcard, others @ ..] = rest {
-        if others.iter().any(|other| who(other) == who(postcard)) {
+        if others.iter().any(|other| value(other) == value(postcard)) {
             return true;
         }
         rest = others;

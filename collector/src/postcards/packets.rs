@@ -7,13 +7,16 @@ use crate::state::pending::Postcard;
 /// Moves duplicates to the end, and returns their number. `postcards` are sorted by timestamp.
 pub(super) fn move_duplicates(postcards: &mut [Postcard]) -> usize {
     let mut distinct = 0;
-    for at in 0..postcards.len() {
-        let again = postcards[..distinct]
+    for index in 0..postcards.len() {
+        let earlier = postcards[..distinct]
             .iter()
             .rev()
-            .take_while(|postcard| postcard.ingress == postcards[at].ingress);
-        if !again.into_iter().any(|postcard| postcard.repeats(&postcards[at])) {
-            postcards.swap(distinct, at);
+            .take_while(|postcard| postcard.ingress == postcards[index].ingress);
+        if !earlier
+            .into_iter()
+            .any(|postcard| postcard.repeats(&postcards[index]))
+        {
+            postcards.swap(distinct, index);
             distinct += 1;
         }
     }
@@ -53,24 +56,32 @@ pub(super) fn is_loop(postcards: &[Postcard]) -> bool {
         return false;
     }
     postcards.windows(2).all(|pair| {
-        let from = pair[0].reading.node;
-        let into = entry(&pair[1]);
+        let previous_node = pair[0].reading.node;
+        let ingress = entry(&pair[1]);
         let is_also_entered_from_elsewhere = postcards
             .windows(2)
-            .any(|other| entry(&other[1]) == into && other[0].reading.node != from);
-        from != pair[1].reading.node && !is_also_entered_from_elsewhere
+            .any(|other| entry(&other[1]) == ingress && other[0].reading.node != previous_node);
+        previous_node != pair[1].reading.node && !is_also_entered_from_elsewhere
     })
 }
 
-/// Sorts postcards by match, packet and time. Returns (base of the timestamps of those matched by time, true if all of these
-/// have 64 bits).
-pub(super) fn sort(postcards: &mut [Postcard], linked: bool) -> (u64, bool) {
+/// The timestamps of the postcards that are matched by time.
+#[derive(Clone, Copy)]
+pub(super) struct Timestamps {
+    /// Timestamp from which the others are counted.
+    pub(super) base: u64,
+    /// All timestamps have 64 bits.
+    pub(super) wide: bool,
+}
+
+/// Sorts postcards by match, packet and time. Returns the timestamps of those matched by time.
+pub(super) fn sort(postcards: &mut [Postcard], is_linked: bool) -> Timestamps {
     let mut timed = postcards
         .iter()
-        .filter(|postcard| MatchedBy::of_one(postcard, linked) == MatchedBy::Time);
+        .filter(|postcard| MatchedBy::of_one(postcard, is_linked) == MatchedBy::Time);
     let base = timed.clone().next().map_or(0, |postcard| postcard.ingress);
     let wide = timed.all(|postcard| postcard.wide);
-    postcards.sort_unstable_by_key(|postcard| match MatchedBy::of_one(postcard, linked) {
+    postcards.sort_unstable_by_key(|postcard| match MatchedBy::of_one(postcard, is_linked) {
         by @ MatchedBy::Time => (
             by as u8,
             0,
@@ -84,24 +95,25 @@ pub(super) fn sort(postcards: &mut [Postcard], linked: bool) -> (u64, bool) {
             postcard.reading.node,
         ),
     });
-    (base, wide)
+    Timestamps { base, wide }
 }
 
 /// Marks the postcards, which are sorted, whose signature belongs to several packets that timestamps can distinguish. Returns
 /// true if there are any.
-pub(super) fn mark_shared(postcards: &mut [Postcard], linked: bool) -> bool {
-    let mut any = false;
-    let sets = postcards.chunk_by_mut(|one, next| {
-        MatchedBy::of_one(one, linked) == MatchedBy::of_one(next, linked) && one.signature == next.signature
+pub(super) fn mark_shared(postcards: &mut [Postcard], is_linked: bool) -> bool {
+    let mut has_shared = false;
+    let sets = postcards.chunk_by_mut(|previous, next| {
+        MatchedBy::of_one(previous, is_linked) == MatchedBy::of_one(next, is_linked)
+            && previous.signature == next.signature
     });
     for set in sets {
-        let by_signature = MatchedBy::of_one(&set[0], linked) == MatchedBy::Signature;
-        if by_signature && set.iter().all(Postcard::has_time) && is_ambiguous(set) {
+        let is_by_signature = MatchedBy::of_one(&set[0], is_linked) == MatchedBy::Signature;
+        if is_by_signature && set.iter().all(Postcard::has_time) && is_ambiguous(set) {
             set.iter_mut().for_each(|postcard| postcard.shared = true);
-            any = true;
+            has_shared = true;
         }
     }
-    any
+    has_shared
 }
 
 /// Sorts the postcards of several packets by packet, and returns the number of nodes per packet, or `None` if the packets
@@ -119,27 +131,27 @@ pub(super) fn sort_by_packet(postcards: &mut [Postcard], sorted: &mut [Postcard]
         .iter()
         .take_while(|postcard| postcard.reading.node == sorted[0].reading.node)
         .count();
-    let mut runs = sorted.chunk_by(|one, next| one.reading.node == next.reading.node);
+    let mut runs = sorted.chunk_by(|previous, next| previous.reading.node == next.reading.node);
     if !runs.all(|run| run.len() == packets) {
         return None;
     }
     let nodes = sorted.len() / packets;
-    for (at, postcard) in postcards.iter_mut().enumerate() {
-        *postcard = sorted[at % nodes * packets + at / nodes];
+    for (index, postcard) in postcards.iter_mut().enumerate() {
+        *postcard = sorted[index % nodes * packets + index / nodes];
     }
     for packet in postcards.chunks_mut(nodes) {
         packet.sort_unstable_by_key(|postcard| Postcard::after(postcard.ingress, base, wide));
     }
     // No other assignment is possible if a packet leaves each node only after the previous packet has entered the next node.
-    let distinct = postcards.windows(nodes + 1).enumerate().all(|(at, window)| {
-        let one = &window[0];
+    let is_distinct = postcards.windows(nodes + 1).enumerate().all(|(index, window)| {
+        let earlier = &window[0];
         let later = &window[nodes];
-        let same = one.reading.node == later.reading.node;
-        let is_last = at % nodes + 1 == nodes;
+        let is_same_node = earlier.reading.node == later.reading.node;
+        let is_last = index % nodes + 1 == nodes;
         let entered = Postcard::after(window[1].ingress, base, wide);
-        same && (is_last || entered < Postcard::after(later.egress, base, wide))
+        is_same_node && (is_last || entered < Postcard::after(later.egress, base, wide))
     });
-    distinct.then_some(nodes)
+    is_distinct.then_some(nodes)
 }
 
 /// Returns true if all postcards of each node have the same interfaces and hop limit, so that all packets took one path.
@@ -149,12 +161,12 @@ pub(super) fn agree_on_path(postcards: &[Postcard]) -> bool {
         let next = others
             .iter()
             .find(|other| other.reading.node == postcard.reading.node);
-        let agrees = next.is_none_or(|next| {
+        let has_same_path = next.is_none_or(|next| {
             next.reading.link == postcard.reading.link
                 && next.reading.level_2 == postcard.reading.level_2
                 && next.hop_limit == postcard.hop_limit
         });
-        if !agrees {
+        if !has_same_path {
             return false;
         }
         rest = others;

@@ -23,9 +23,9 @@
 //! within a window of the held one, another sequence begins there. If few numbers arrive, so that both are gaps ahead, one
 //! after the other, the stream moves to the held one.
 //!
-//! **Two sequences.** After a jump, the sequence before it (the *former* one) is kept until it has had no number for a window
+//! **Two sequences.** After a jump, the sequence before it (the *other* one) is kept until it has had no number for a window
 //! of datagrams, or the stream was silent for [`SETTLE`]. A number belongs to the closer sequence, and two in a row that
-//! continue the former sequence make it the current one again. When the former sequence ends, the sequencer decides what the
+//! continue the other sequence make it the current one again. When the older sequence ends, the sequencer decides what the
 //! jump was:
 //!
 //! - forward: an outage, whose numbers are lost;
@@ -203,8 +203,8 @@ impl AddAssign for Losses {
 
 impl Sum for Losses {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), |mut sum, one| {
-            sum += one;
+        all.fold(Self::default(), |mut sum, losses| {
+            sum += losses;
             sum
         })
     }
@@ -221,11 +221,11 @@ pub struct Sequencer {
     capacity: usize,
     index: Index,
     seed: u64,
-    latest: u32,
+    latest_slot: u32,
     evicted: u64,
     refused: u64,
     /// Losses of evicted streams.
-    gone: Losses,
+    evicted_losses: Losses,
     /// Loss events since the last accounting interval.
     events: u64,
 }
@@ -238,10 +238,10 @@ impl Sequencer {
             capacity,
             index: Index::with_capacity(capacity),
             seed,
-            latest: u32::MAX,
+            latest_slot: u32::MAX,
             evicted: 0,
             refused: 0,
-            gone: Losses::default(),
+            evicted_losses: Losses::default(),
             events: 0,
         }
     }
@@ -249,7 +249,7 @@ impl Sequencer {
     /// Accounts for a datagram if its stream is the latest one used. Otherwise returns `false` and does nothing.
     #[inline(always)]
     pub(crate) fn observe_latest(&mut self, packed: u64, seq: u32, now: Nanos, out: &mut dyn Output) -> bool {
-        match self.streams.get_mut(self.latest as usize) {
+        match self.streams.get_mut(self.latest_slot as usize) {
             Some(stream) if stream.packed == packed => {
                 stream.observe(seq, now, out);
                 true
@@ -260,7 +260,7 @@ impl Sequencer {
 
     /// Accounts for the sequence number of a received datagram.
     pub fn observe(&mut self, id: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) {
-        if let Some(stream) = self.streams.get_mut(self.latest as usize)
+        if let Some(stream) = self.streams.get_mut(self.latest_slot as usize)
             && stream.id.is(id)
             && id.version != V05
         {
@@ -297,7 +297,7 @@ impl Sequencer {
             stream.nodes = Nodes::of(id.node);
         }
         let is_other = stream.nodes.observe(id.node, now);
-        if stream.nodes.are_mixed(now) {
+        if stream.nodes.have_mixed(now) {
             stream.mark_mixed(now);
         }
         if !is_other {
@@ -350,10 +350,10 @@ impl Sequencer {
     fn enter(&mut self, id: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) -> Option<Entered> {
         let slot = self.find(id);
         if slot != NO_SLOT {
-            if slot != self.latest {
+            if slot != self.latest_slot {
                 self.index.touch(id.hash(self.seed), slot, 1, heat_period(now));
             }
-            self.latest = slot;
+            self.latest_slot = slot;
             return Some(Entered::Found(slot));
         }
         let hash = id.hash(self.seed);
@@ -379,13 +379,13 @@ impl Sequencer {
                 return None;
             }
         };
-        self.latest = slot;
+        self.latest_slot = slot;
         Some(Entered::Added(slot))
     }
 
     fn find(&self, id: &StreamId) -> u32 {
-        match self.streams.get(self.latest as usize) {
-            Some(stream) if stream.id.is(id) => self.latest,
+        match self.streams.get(self.latest_slot as usize) {
+            Some(stream) if stream.id.is(id) => self.latest_slot,
             _ => self
                 .index
                 .find(id.hash(self.seed), |slot| self.streams[slot as usize].id.is(id)),
@@ -394,12 +394,12 @@ impl Sequencer {
 
     /// Updates the heat of the latest stream, because the fast path finds it without touching the index.
     fn touch_latest(&mut self, now: Nanos) {
-        if let Some(stream) = self.streams.get(self.latest as usize)
+        if let Some(stream) = self.streams.get(self.latest_slot as usize)
             && stream.datagrams >= u64::from(BUSY)
         {
             let hash = stream.id.hash(self.seed);
             let seen = heat_period(stream.last_seen.min(now));
-            self.index.touch(hash, self.latest, u64::from(BUSY), seen);
+            self.index.touch(hash, self.latest_slot, u64::from(BUSY), seen);
         }
     }
 
@@ -407,7 +407,7 @@ impl Sequencer {
         let stream = &mut self.streams[slot as usize];
         stream.finish(now, out);
         self.events += stream.report(now, out);
-        self.gone += stream.view().losses();
+        self.evicted_losses += stream.view().losses();
         self.evicted += 1;
     }
 
@@ -441,7 +441,7 @@ impl Sequencer {
 
     /// Returns the losses of evicted streams, which [`Sequencer::streams`] no longer shows.
     pub fn evicted_losses(&self) -> Losses {
-        self.gone
+        self.evicted_losses
     }
 
     /// Returns the usage of the stream table.

@@ -35,7 +35,7 @@ impl Sequencer {
         let slot = self.find(id);
         match self.streams.get_mut(slot as usize) {
             Some(stream) => {
-                if stream.nodes.are_several(now) {
+                if stream.nodes.have_several(now) {
                     // The filter does not distinguish the nodes behind an address, so the run may mix them.
                     stream.mark_mixed(now);
                 }
@@ -72,35 +72,38 @@ impl Stream {
     /// Processes numbers one by one until the rest of the run only changes counters. A run that is late, or that follows a
     /// jump, gets there within a window of numbers.
     fn receive_run(&mut self, Run { last, count, same }: Run, now: Nanos, out: &mut dyn Output) {
-        let mut left = count;
-        while left > 0 {
-            if same && self.repeat_all(last, left, now) || !same && self.advance_all(last, left, now, out) {
+        let mut remaining = count;
+        while remaining > 0 {
+            if same && self.repeat_all(last, remaining, now)
+                || !same && self.advance_all(last, remaining, now, out)
+            {
                 return;
             }
-            let before = (self.reordered, self.duplicated);
-            left -= 1;
+            let reordered = self.reordered;
+            let duplicated = self.duplicated;
+            remaining -= 1;
             let seq = if same {
                 last
             } else {
-                self.before(last, left as u32)
+                self.seq_before(last, remaining as u32)
             };
             self.observe(seq, now, out);
             if self.is_mixed() {
                 // Mixed streams are not counted, so only the highest number and the datagram count matter.
                 self.current.highest = last;
-                self.datagrams = self.datagrams.wrapping_add(left);
-                self.support(0, left);
+                self.datagrams = self.datagrams.wrapping_add(remaining);
+                self.update_balance(0, remaining);
                 return;
             }
-            if same && seq != self.current.highest && count - left > SINGLY {
+            if same && seq != self.current.highest && count - remaining > SINGLY {
                 // Late, or a stray: all further repetitions have the same outcome.
-                self.reordered += (self.reordered - before.0) * left;
-                self.duplicated += (self.duplicated - before.1) * left;
-                self.datagrams = self.datagrams.wrapping_add(left);
+                self.reordered += (self.reordered - reordered) * remaining;
+                self.duplicated += (self.duplicated - duplicated) * remaining;
+                self.datagrams = self.datagrams.wrapping_add(remaining);
                 if let Some(repeated) = &mut self.repeated {
-                    repeated.at = repeated.at.wrapping_add(left);
+                    repeated.datagram = repeated.datagram.wrapping_add(remaining);
                 }
-                self.support(0, left);
+                self.update_balance(0, remaining);
                 return;
             }
         }
@@ -112,8 +115,8 @@ impl Stream {
             return false;
         }
         self.datagrams = self.datagrams.wrapping_add(count);
-        self.support(0, count);
-        self.drop_held_before_count();
+        self.update_balance(0, count);
+        self.drop_held_number();
         self.resumed = self.resumed.saturating_add(u32::from(self.is_pause(now)));
         self.last_seen = now;
         self.stalled = self
@@ -127,14 +130,14 @@ impl Stream {
     fn advance_all(&mut self, last: u32, count: u64, now: Nanos, out: &mut dyn Output) -> bool {
         let anomaly =
             !self.advancing || self.stalled != 0 || !self.is_single() || self.current.written_off != 0;
-        if anomaly || self.current.highest != self.before(last, count as u32) {
+        if anomaly || self.current.highest != self.seq_before(last, count as u32) {
             return false;
         }
-        self.support(0, 0);
+        self.update_balance(0, 0);
         self.datagrams = self.datagrams.wrapping_add(count);
         self.last_seen = now;
         let by = u32::try_from(count).unwrap_or(u32::MAX).min(WINDOW);
-        self.give_up(by, now, out);
+        self.expire_oldest(by, now, out);
         self.current.advance_all(last, by);
         self.steady = true;
         true

@@ -9,11 +9,11 @@ use super::{
 use crate::event::{
     Loss, Nanos, Output, SET_BACK, SequenceEvent, SequenceEventKind, follow_clock, sender_of,
 };
-use crate::sequence::StreamView;
 use crate::sequence::track::{Origins, Track, is_ahead, is_late, low_bits};
+use crate::sequence::{Losses, StreamView};
 use crate::stream::{StreamId, V05, pack};
 
-use jump::{Former, Left, Place};
+use jump::{OtherSequence, PendingRestart, SequenceMatch};
 
 /// The nodes whose 0.5 reports come from the address of a stream; only some forms of these reports name their node.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -23,10 +23,10 @@ pub(super) struct Nodes {
     first_seen: Nanos,
     /// The first datagram of the stream named its node, so the stream is shown with a node. Later datagrams do not change
     /// that.
-    named: bool,
+    is_named: bool,
     /// Consecutive reports that named another node, each within [`MIXED`] of its predecessor.
-    others: u32,
-    other_seen: Nanos,
+    other_node_count: u32,
+    other_node_seen: Nanos,
     /// Time of the latest report that named no node.
     unnamed: Option<Nanos>,
 }
@@ -35,7 +35,7 @@ impl Nodes {
     /// Returns the nodes of a stream that begins with a report of this node.
     pub(super) fn of(node: Option<u32>) -> Self {
         Self {
-            named: node.is_some(),
+            is_named: node.is_some(),
             ..Self::default()
         }
     }
@@ -46,7 +46,7 @@ impl Nodes {
             self.unnamed = Some(now);
             return false;
         }
-        if self.first.is_none() || self.are_mixed(now) && now.saturating_sub(self.first_seen) >= MIXED {
+        if self.first.is_none() || self.have_mixed(now) && now.saturating_sub(self.first_seen) >= MIXED {
             // The first node has not been named for long: it may have a new id after a change of its configuration.
             self.first = node;
         }
@@ -54,36 +54,36 @@ impl Nodes {
             self.first_seen = now;
             return false;
         }
-        let is_recent = now.saturating_sub(self.other_seen) < MIXED;
-        self.others = if is_recent {
-            self.others.saturating_add(1)
+        let is_recent = now.saturating_sub(self.other_node_seen) < MIXED;
+        self.other_node_count = if is_recent {
+            self.other_node_count.saturating_add(1)
         } else {
             1
         };
-        self.other_seen = now;
+        self.other_node_seen = now;
         true
     }
 
     /// Returns true if another node was named within the last [`MIXED`].
-    pub(super) fn are_several(&self, now: Nanos) -> bool {
-        self.others > 0 && now.saturating_sub(self.other_seen) < MIXED
+    pub(super) fn have_several(&self, now: Nanos) -> bool {
+        self.other_node_count > 0 && now.saturating_sub(self.other_node_seen) < MIXED
     }
 
     /// Returns true if reports of several nodes, and reports that name none, arrived within the last [`MIXED`].
-    pub(super) fn are_mixed(&self, now: Nanos) -> bool {
-        self.others >= OTHERS
-            && self.are_several(now)
+    pub(super) fn have_mixed(&self, now: Nanos) -> bool {
+        self.other_node_count >= OTHERS
+            && self.have_several(now)
             && self.unnamed.is_some_and(|seen| now.saturating_sub(seen) < MIXED)
     }
 }
 
 /// Evidence that two nodes send alternately in one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Turns {
+struct Alternation {
     /// The latest number that is outside the current sequence, or was received twice.
     last: u32,
     /// Datagram count of the stream when that number arrived, and its receive time.
-    at: u64,
+    datagram: u64,
     seen: Nanos,
     /// Consecutive times that this other sequence continued with exactly its next number.
     count: u32,
@@ -91,7 +91,7 @@ struct Turns {
 
 /// A number that is not counted yet: the next one shows whether it is a stray or begins another sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldNumber {
     seq: u32,
     /// The number of repetitions.
     repeated: u32,
@@ -99,7 +99,7 @@ pub(super) struct Held {
     silence: Nanos,
 }
 
-impl Held {
+impl HeldNumber {
     /// Returns true if no older number can arrive any more.
     fn is_after_pause(&self) -> bool {
         self.silence >= PAUSE
@@ -108,12 +108,20 @@ impl Held {
 
 /// The latest late number and its repetitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Repeated {
+pub(super) struct RepeatedLate {
     seq: u32,
     /// Datagram count of the stream at its latest arrival.
-    pub(super) at: u64,
+    pub(super) datagram: u64,
     /// Number of consecutive repetitions of the number.
     count: u32,
+}
+
+/// The counts of the last report about a stream, with all earlier ones.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct ReportedCounts {
+    lost: u64,
+    reordered: u64,
+    duplicated: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -123,20 +131,20 @@ pub(super) struct Stream {
     pub(super) packed: u64,
     /// Number of upper bits, of 32, that the sequence space does not use: 0 or 10.
     unused: u8,
-    /// The fast path applies: numbers advance, the last datagram was in sequence, and there is no held number or former
+    /// The fast path applies: numbers advance, the last datagram was in sequence, and there is no held number or other
     /// sequence.
     pub(super) steady: bool,
     /// All counts are reported, and none changes without another anomaly.
     accounted: bool,
     pub(super) current: Track,
-    held: Option<Held>,
+    held_number: Option<HeldNumber>,
     /// The latest stray, and the datagram count then. If the sequence soon jumps to its neighbourhood, it is not missing
     /// there.
     stray: Option<(u32, u64)>,
-    former: Option<Former>,
-    left: Option<Left>,
+    other: Option<OtherSequence>,
+    pending_restart: Option<PendingRestart>,
     pub(super) stalled: u32,
-    pub(super) repeated: Option<Repeated>,
+    pub(super) repeated: Option<RepeatedLate>,
     /// Repetitions that followed a pause, among the `stalled` ones of a number that has not advanced yet.
     pub(super) resumed: u32,
     pub(super) advancing: bool,
@@ -144,7 +152,7 @@ pub(super) struct Stream {
     has_advanced: bool,
     /// The nodes that share the stream.
     pub(super) nodes: Nodes,
-    turns: Turns,
+    alternation: Alternation,
     /// Numbers of several nodes are mixed until this time; 0 if they are not.
     pub(super) mixed_until: Nanos,
     pub(super) datagrams: u64,
@@ -153,7 +161,7 @@ pub(super) struct Stream {
     /// The part of `absent` that the reporter sent before its latest counted restart.
     absent_before: u64,
     /// The part of `absent` that remains unconfirmed after a restart or a return.
-    refuted: u64,
+    never_confirmed: u64,
     /// Supported losses minus counted losses; negative if more were counted than are supported. Includes only the first
     /// `supported` datagrams; [`Stream::balance_after`] adds the later ones.
     balance: i64,
@@ -165,8 +173,7 @@ pub(super) struct Stream {
     pub(super) reordered: u64,
     pub(super) duplicated: u64,
     restarts: u64,
-    /// Lost, reordered and duplicated as last reported.
-    reported: [u64; 3],
+    reported: ReportedCounts,
     /// First number lost since the last report.
     first_lost: Option<u32>,
     /// The number after the last one reported as lost.
@@ -185,33 +192,33 @@ impl Stream {
             steady: false,
             accounted: false,
             current: Track {
-                alone: true,
+                is_first_only: true,
                 ..Track::new(seq, 0)
             },
-            held: None,
+            held_number: None,
             stray: None,
-            former: None,
-            left: None,
+            other: None,
+            pending_restart: None,
             stalled: 0,
             repeated: None,
             resumed: 0,
             advancing: false,
             has_advanced: false,
             nodes: Nodes::default(),
-            turns: Turns::default(),
+            alternation: Alternation::default(),
             mixed_until: 0,
             datagrams: 1,
             absent: 0,
             absent_before: 0,
             recovered: 0,
-            refuted: 0,
+            never_confirmed: 0,
             balance: 0,
             supported: 1,
             origins: Origins::default(),
             reordered: 0,
             duplicated: 0,
             restarts: 0,
-            reported: [0; 3],
+            reported: ReportedCounts::default(),
             first_lost: None,
             after_lost: 0,
             last_seen: now,
@@ -227,12 +234,12 @@ impl Stream {
     }
 
     #[inline]
-    pub(super) fn before(&self, seq: u32, by: u32) -> u32 {
+    pub(super) fn seq_before(&self, seq: u32, by: u32) -> u32 {
         seq.wrapping_sub(by) & (u32::MAX >> (32 - self.id.bits()))
     }
 
-    fn after(&self, seq: u32, by: u32) -> u32 {
-        self.before(seq, by.wrapping_neg())
+    fn seq_after(&self, seq: u32, by: u32) -> u32 {
+        self.seq_before(seq, by.wrapping_neg())
     }
 
     #[inline(always)]
@@ -256,17 +263,17 @@ impl Stream {
     #[inline(never)]
     fn observe_anomaly(&mut self, seq: u32, ahead: i32, now: Nanos, out: &mut dyn Output) {
         self.accounted = false;
-        self.support(0, 1);
+        self.update_balance(0, 1);
         let silence = now.saturating_sub(self.last_seen);
         let paused = silence >= PAUSE;
-        self.end_left(silence >= SETTLE, now, out);
-        self.put_off_restart(now);
+        self.expire_other_sequence(silence >= SETTLE, now, out);
+        self.postpone_restart(now);
         self.last_seen = now;
         if self.is_mixed() {
             self.observe_mixed(seq, now);
             return;
         }
-        if self.nodes.unnamed.is_some() && self.takes_turns(seq, ahead, now) {
+        if self.nodes.unnamed.is_some() && self.alternates(seq, ahead, now) {
             self.mark_mixed(now);
             return;
         }
@@ -274,25 +281,25 @@ impl Stream {
             // A constant number may repeat without limit, so it needs no further processing.
             self.stalled = self.stalled.saturating_add(1);
             if !self.advancing {
-                self.drop_held_before_count();
+                self.drop_held_number();
                 self.resumed = self.resumed.saturating_add(u32::from(paused));
                 return;
             }
         } else if !self.begin_to_advance(seq, now, out) {
             return;
         }
-        match self.place(seq, ahead, paused) {
-            Place::Current if ahead > 0 => {
-                self.refute(now, out);
-                if self.reaches_left(seq, ahead) {
-                    self.end_at_left(ahead.unsigned_abs(), now, out);
+        match self.match_sequence(seq, ahead, paused) {
+            SequenceMatch::Current if ahead > 0 => {
+                self.reject_held_number(now, out);
+                if self.reaches_old_sequence(seq, ahead) {
+                    self.decide_restart_at_old_end(ahead.unsigned_abs(), now, out);
                 }
                 self.observe_near(seq, now, out);
             }
-            Place::Current => self.observe_late(seq, ahead.unsigned_abs(), now, out),
-            Place::Former => self.observe_former(seq, now, out),
-            Place::Elsewhere => self.observe_elsewhere(
-                Held {
+            SequenceMatch::Current => self.observe_late(seq, ahead.unsigned_abs(), now, out),
+            SequenceMatch::OtherSequence => self.observe_other(seq, now, out),
+            SequenceMatch::Neither => self.observe_unmatched(
+                HeldNumber {
                     seq,
                     repeated: 0,
                     silence,
@@ -312,9 +319,9 @@ impl Stream {
     }
 
     /// Returns true if the held number lies in the window, that is, it arrived after a pause.
-    fn is_held_late(&self) -> bool {
-        self.held.is_some_and(|held| {
-            held.is_after_pause() && is_late(self.distance(held.seq, self.current.highest))
+    fn is_held_number_late(&self) -> bool {
+        self.held_number.is_some_and(|held_number| {
+            held_number.is_after_pause() && is_late(self.distance(held_number.seq, self.current.highest))
         })
     }
 
@@ -324,19 +331,19 @@ impl Stream {
         let ahead = self.distance(seq, self.current.highest);
         self.advancing
             && !self.is_mixed()
-            && match self.place(seq, ahead, self.is_pause(now)) {
-                Place::Current => self.current.lacks(ahead),
-                Place::Former => self
-                    .former
+            && match self.match_sequence(seq, ahead, self.is_pause(now)) {
+                SequenceMatch::Current => self.current.lacks(ahead),
+                SequenceMatch::OtherSequence => self
+                    .other
                     .as_ref()
-                    .is_some_and(|former| former.track.lacks(self.distance(seq, former.track.highest))),
-                Place::Elsewhere => false,
+                    .is_some_and(|other| other.track.lacks(self.distance(seq, other.track.highest))),
+                SequenceMatch::Neither => false,
             }
     }
 
     /// Returns true if all numbers are of one sequence, as far as is known.
     pub(super) fn is_single(&self) -> bool {
-        self.held.is_none() && self.former.is_none() && !self.may_return() && !self.is_mixed()
+        self.held_number.is_none() && self.other.is_none() && !self.may_revert_restart() && !self.is_mixed()
     }
 
     pub(super) fn is_mixed(&self) -> bool {
@@ -351,10 +358,10 @@ impl Stream {
     pub(super) fn mark_mixed_until(&mut self, until: Nanos) {
         if !self.is_mixed() {
             self.begin(self.current.highest);
-            self.held = None;
+            self.held_number = None;
             self.stray = None;
-            self.former = None;
-            self.left = None;
+            self.other = None;
+            self.pending_restart = None;
             self.steady = false;
         }
         self.mixed_until = until;
@@ -364,38 +371,38 @@ impl Stream {
     pub(super) fn observe_mixed(&mut self, seq: u32, now: Nanos) {
         if now >= self.mixed_until {
             self.mixed_until = 0;
-            self.turns = Turns::default();
+            self.alternation = Alternation::default();
             self.stalled = 0;
             self.begin(seq);
             return;
         }
         if self.distance(seq, self.current.highest) != 1 {
-            if self.distance(seq, self.turns.last) == 1 {
+            if self.distance(seq, self.alternation.last) == 1 {
                 self.mixed_until = now.saturating_add(MIXED);
             }
-            self.turns.last = self.current.highest;
+            self.alternation.last = self.current.highest;
         }
         self.current.highest = seq;
     }
 
     /// Returns true after [`TURNS`] alternations of two nodes: a number that does not continue the current sequence is
     /// exactly the next one of another sequence, again and again.
-    fn takes_turns(&mut self, seq: u32, ahead: i32, now: Nanos) -> bool {
+    fn alternates(&mut self, seq: u32, ahead: i32, now: Nanos) -> bool {
         if self.current.is_missing(ahead) || self.is_next(seq, ahead) {
             return false;
         }
-        let continues = self.distance(seq, self.turns.last) == 1
-            && now.saturating_sub(self.turns.seen) < PAUSE
-            && self.turns.at > 0;
-        let is_turn = self.datagrams.wrapping_sub(self.turns.at) > 1;
+        let continues = self.distance(seq, self.alternation.last) == 1
+            && now.saturating_sub(self.alternation.seen) < PAUSE
+            && self.alternation.datagram > 0;
+        let is_alternation = self.datagrams.wrapping_sub(self.alternation.datagram) > 1;
         let count = if continues {
-            self.turns.count + u32::from(is_turn)
+            self.alternation.count + u32::from(is_alternation)
         } else {
             0
         };
-        self.turns = Turns {
+        self.alternation = Alternation {
             last: seq,
-            at: self.datagrams,
+            datagram: self.datagrams,
             seen: now,
             count,
         };
@@ -425,14 +432,14 @@ impl Stream {
         self.duplicated += u64::from(stalled - resumed);
         self.restarts += u64::from(resumed);
         if resumed > 0 {
-            self.note(now, SequenceEventKind::Restart(self.current.highest), out);
+            self.emit_event(now, SequenceEventKind::Restart(self.current.highest), out);
         }
         true
     }
 
     /// Drops the held number as a stray, because the constant number goes on.
-    pub(super) fn drop_held_before_count(&mut self) {
-        self.held = self.held.filter(|_| self.has_advanced);
+    pub(super) fn drop_held_number(&mut self) {
+        self.held_number = self.held_number.filter(|_| self.has_advanced);
     }
 
     /// Returns true if the number has been constant from the beginning, for more than a few repetitions.
@@ -443,11 +450,11 @@ impl Stream {
     /// Begins to count with the second consecutive number that differs from the constant one and is ahead of the first: a
     /// single one may be forged.
     fn begin_to_count(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
-        let held = self
-            .held
+        let held_number = self
+            .held_number
             .take()
-            .map(|held| (held.seq, self.distance(seq, held.seq)));
-        match held.filter(|(_, ahead)| is_ahead(*ahead)) {
+            .map(|held_number| (held_number.seq, self.distance(seq, held_number.seq)));
+        match held_number.filter(|(_, ahead)| is_ahead(*ahead)) {
             Some((first, ahead)) => {
                 self.advancing = true;
                 self.stalled = 0;
@@ -456,7 +463,7 @@ impl Stream {
                 self.advance(seq, ahead.unsigned_abs(), now, out);
             }
             None => {
-                self.held = Some(Held {
+                self.held_number = Some(HeldNumber {
                     seq,
                     repeated: 0,
                     silence: 0,
@@ -470,23 +477,23 @@ impl Stream {
     }
 
     fn advance(&mut self, seq: u32, by: u32, now: Nanos, out: &mut dyn Output) {
-        self.give_up(by, now, out);
+        self.expire_oldest(by, now, out);
         self.current.advance(seq, by);
         self.has_advanced = true;
-        if let Some(former) = &mut self.former {
-            former.continued = false;
-            if !former.is_older && !former.is_outage {
+        if let Some(other) = &mut self.other {
+            other.is_advancing = false;
+            if !other.is_older && !other.is_outage {
                 // The older sequence goes on: the numbers of the newer one were late, and its account begins anew.
-                self.reordered += u64::from(former.track.numbers - 1);
-                former.track = Track::new(former.track.highest, self.datagrams);
+                self.reordered += u64::from(other.track.received_count - 1);
+                other.track = Track::new(other.track.highest, self.datagrams);
             }
         }
-        self.support(1, 0);
+        self.update_balance(1, 0);
         if by > 1 {
-            self.note(
+            self.emit_event(
                 now,
                 SequenceEventKind::Gap {
-                    first: self.before(seq, by - 1),
+                    first: self.seq_before(seq, by - 1),
                     count: by - 1,
                 },
                 out,
@@ -495,7 +502,7 @@ impl Stream {
     }
 
     /// Counts the missing ones among the oldest `count` numbers of the window as lost.
-    pub(super) fn give_up(&mut self, count: u32, now: Nanos, out: &mut dyn Output) {
+    pub(super) fn expire_oldest(&mut self, count: u32, now: Nanos, out: &mut dyn Output) {
         if self.is_behind() {
             // While the older sequence goes on, this one may be a second path that is late.
             return;
@@ -504,27 +511,27 @@ impl Stream {
         if count < WINDOW {
             missing &= !(u128::MAX >> count);
         }
-        let shared = missing & self.shared_with_newer();
-        self.current.shared += shared.count_ones();
-        self.lose_all(missing & !shared, self.current.highest, now, out);
+        let shared_missing = missing & self.shared_with_newer();
+        self.current.shared_missing += shared_missing.count_ones();
+        self.count_all_lost(missing & !shared_missing, self.current.highest, now, out);
     }
 
     /// Counts numbers as lost. `missing` has one bit per number; bit 0 is `highest`.
-    fn lose_all(&mut self, mut missing: u128, highest: u32, now: Nanos, out: &mut dyn Output) {
+    fn count_all_lost(&mut self, mut missing: u128, highest: u32, now: Nanos, out: &mut dyn Output) {
         // Handles runs of consecutive missing numbers, the oldest first.
         while missing != 0 {
             let oldest = WINDOW - 1 - missing.leading_zeros();
             let run = (missing << missing.leading_zeros()).leading_ones();
-            self.lose(self.before(highest, oldest), run, now, out);
+            self.count_lost(self.seq_before(highest, oldest), run, now, out);
             missing &= !(low_bits(run) << (oldest + 1 - run));
         }
     }
 
-    fn lose(&mut self, first: u32, count: u32, now: Nanos, out: &mut dyn Output) {
+    fn count_lost(&mut self, first: u32, count: u32, now: Nanos, out: &mut dyn Output) {
         self.absent += u64::from(count);
         self.balance -= i64::from(count);
         self.first_lost.get_or_insert(first);
-        self.note(now, SequenceEventKind::Lost { first, count }, out);
+        self.emit_event(now, SequenceEventKind::Lost { first, count }, out);
     }
 
     fn observe_late(&mut self, seq: u32, back: u32, now: Nanos, out: &mut dyn Output) {
@@ -532,46 +539,46 @@ impl Stream {
         self.repeat_late(seq);
         if back >= self.current.known && self.current.extend_into_gap(seq, back) {
             self.reordered += 1;
-            self.support(1, 0);
+            self.update_balance(1, 0);
             self.recover();
-            self.note(now, SequenceEventKind::Recovered { first: seq, count: 1 }, out);
+            self.emit_event(now, SequenceEventKind::Recovered { first: seq, count: 1 }, out);
         } else if back >= self.current.known {
             self.reordered += 1;
-            if self.former.is_some() {
+            if self.other.is_some() {
                 self.current.extend(seq, back);
-                self.support(1, 0);
+                self.update_balance(1, 0);
             }
-            self.note(now, SequenceEventKind::Late(seq), out);
+            self.emit_event(now, SequenceEventKind::Late(seq), out);
         } else if self.current.written_off & bit != 0 {
             self.current.written_off &= !bit;
-            self.current.numbers = self.current.numbers.saturating_add(1);
+            self.current.received_count = self.current.received_count.saturating_add(1);
             self.reordered += 1;
-            self.support(1, 0);
+            self.update_balance(1, 0);
             self.recover();
-            self.note(now, SequenceEventKind::Recovered { first: seq, count: 1 }, out);
+            self.emit_event(now, SequenceEventKind::Recovered { first: seq, count: 1 }, out);
         } else if self.current.window & bit != 0 {
             self.duplicated += 1;
-            self.note(now, SequenceEventKind::Duplicate(seq), out);
+            self.emit_event(now, SequenceEventKind::Duplicate(seq), out);
         } else {
             self.current.window |= bit;
-            self.current.numbers = self.current.numbers.saturating_add(1);
+            self.current.received_count = self.current.received_count.saturating_add(1);
             self.reordered += 1;
-            self.support(1, 0);
-            self.note(now, SequenceEventKind::Late(seq), out);
+            self.update_balance(1, 0);
+            self.emit_event(now, SequenceEventKind::Late(seq), out);
         }
     }
 
     /// Counts consecutive repetitions of a late number. After [`STALLED`] of them the number is constant.
     fn repeat_late(&mut self, seq: u32) {
         let count = match self.repeated {
-            Some(last) if last.seq == seq && self.datagrams.wrapping_sub(last.at) == 1 => {
+            Some(last) if last.seq == seq && self.datagrams.wrapping_sub(last.datagram) == 1 => {
                 last.count.saturating_add(1)
             }
             _ => 0,
         };
-        self.repeated = Some(Repeated {
+        self.repeated = Some(RepeatedLate {
             seq,
-            at: self.datagrams,
+            datagram: self.datagrams,
             count,
         });
         if count >= STALLED {
@@ -595,15 +602,15 @@ impl Stream {
     /// Ends an accounting interval: settles what a silence decides. The caller reports the counts next.
     pub(super) fn account(&mut self, now: Nanos, out: &mut dyn Output) {
         self.follow_clock(now);
-        self.end_left_sequence(now, out);
+        self.expire_restart(now, out);
         if now.saturating_sub(self.last_seen) >= SETTLE {
             self.settle(now, out);
         }
-        self.stray = self.stray.filter(|(_, at)| self.is_near_stray(*at));
+        self.stray = self.stray.filter(|(_, datagrams)| self.is_near_stray(*datagrams));
         // Without an anomaly, counts change only by a silence, or because datagrams confirm losses. Streams of version 0.5
         // depend on the nodes of their address, too.
         self.accounted = self.id.version != V05
-            && (self.former.is_none() && self.left.is_none() && self.stray.is_none())
+            && (self.other.is_none() && self.pending_restart.is_none() && self.stray.is_none())
             && self.current.window == u128::MAX
             && self.balance_after(self.datagrams) >= 0;
     }
@@ -614,38 +621,38 @@ impl Stream {
         let nodes = &mut self.nodes;
         let seen = [
             &mut self.last_seen,
-            &mut self.turns.seen,
+            &mut self.alternation.seen,
             &mut nodes.first_seen,
-            &mut nodes.other_seen,
+            &mut nodes.other_node_seen,
         ];
-        let since = self.former.as_mut().map(|former| &mut former.since);
-        for time in seen.into_iter().chain(&mut nodes.unnamed).chain(since) {
+        let other_began = self.other.as_mut().map(|other| &mut other.began);
+        for time in seen.into_iter().chain(&mut nodes.unnamed).chain(other_began) {
             follow_clock(time, 0, now);
         }
         follow_clock(&mut self.mixed_until, MIXED, now);
-        if let Some(left) = &mut self.left {
+        if let Some(restart) = &mut self.pending_restart {
             // A deadline that passed before a silence remains passed.
-            left.until = left.until.saturating_sub(silent_since - self.last_seen);
-            follow_clock(&mut left.until, PAUSE, now);
+            restart.until = restart.until.saturating_sub(silent_since - self.last_seen);
+            follow_clock(&mut restart.until, PAUSE, now);
         }
     }
 
     /// Counts all missing numbers as lost until they arrive, except those of a jump that may be a few strays.
     fn settle(&mut self, now: Nanos, out: &mut dyn Output) {
-        self.support(0, 0);
+        self.update_balance(0, 0);
         self.stray = None;
         if self.is_tentative() {
-            if let Some(former) = &mut self.former {
-                let missing = former.track.write_off();
-                let highest = former.track.highest;
-                self.lose_all(missing, highest, now, out);
+            if let Some(other) = &mut self.other {
+                let missing = other.track.write_off_missing();
+                let highest = other.track.highest;
+                self.count_all_lost(missing, highest, now, out);
             }
             return;
         }
-        self.end_former(now, out);
-        let missing = self.current.write_off();
+        self.end_other_sequence(now, out);
+        let missing = self.current.write_off_missing();
         if missing != 0 {
-            self.lose_all(missing, self.current.highest, now, out);
+            self.count_all_lost(missing, self.current.highest, now, out);
             self.steady = false;
         }
     }
@@ -653,14 +660,14 @@ impl Stream {
     /// Ends the input: no number follows that could confirm a held one.
     pub(super) fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
         self.accounted = false;
-        self.support(0, 0);
-        self.refute(now, out);
+        self.update_balance(0, 0);
+        self.reject_held_number(now, out);
         if self.is_tentative() {
             // A few numbers back are no restart unless more follow.
-            self.exchange();
-            self.restore_put_aside();
+            self.swap_sequences();
+            self.reopen_finalized_losses();
         }
-        self.end_former(now, out);
+        self.end_other_sequence(now, out);
         self.decide_restart(now, out);
         self.settle(now, out);
     }
@@ -669,20 +676,20 @@ impl Stream {
     fn balance_after(&self, datagrams: u64) -> i64 {
         let steady = i64::try_from(datagrams.wrapping_sub(self.supported)).unwrap_or(i64::MAX);
         // Datagrams after a jump support its losses, which are counted later, so they may exceed the limit on prior losses.
-        let is_jump = self.former.as_ref().is_some_and(|former| former.is_older);
-        let after = if is_jump {
-            i64::from(self.current.numbers) * LOSSES_PER_DATAGRAM
+        let is_jump = self.other.as_ref().is_some_and(|other| other.is_older);
+        let jump_support = if is_jump {
+            i64::from(self.current.received_count) * LOSSES_PER_DATAGRAM
         } else {
             0
         };
         self.balance
             .saturating_add(steady.saturating_mul(LOSSES_PER_DATAGRAM))
-            .min(MAX_PRIOR_LOSSES + after)
+            .min(MAX_PRIOR_LOSSES + jump_support)
     }
 
     /// Updates the balance. The datagrams since the last update were in sequence, except the latest `but`; `more` datagrams
     /// out of sequence are accepted as well.
-    pub(super) fn support(&mut self, more: u64, but: u64) {
+    pub(super) fn update_balance(&mut self, more: u64, but: u64) {
         let balance = self.balance_after(self.datagrams.wrapping_sub(but).wrapping_add(more));
         (self.balance, self.supported) = (balance, self.datagrams);
     }
@@ -691,9 +698,9 @@ impl Stream {
     /// maximum number of datagrams that may be missing between: those missing there in any case or, if the reporter
     /// restarted, as many as the datagrams since then support and have not supported yet. So forged datagrams support no more
     /// losses than they would otherwise.
-    fn jump(&mut self, seq: u32) -> Option<u64> {
+    fn record_jump(&mut self, seq: u32) -> Option<u64> {
         let highest = self.current.highest;
-        let datagrams = self.datagrams.wrapping_sub(self.current.began);
+        let datagrams = self.datagrams.wrapping_sub(self.current.began_at_datagram);
         let range = -WINDOW.cast_signed()..=FAR.cast_signed();
         let ahead = self
             .origins
@@ -711,29 +718,37 @@ impl Stream {
     /// Makes unconfirmed losses final, because the following datagrams cannot confirm them. Returns their number.
     fn finalize_unconfirmed(&mut self) -> u64 {
         let unconfirmed = self.balance.min(0).unsigned_abs();
-        self.refuted += unconfirmed;
+        self.never_confirmed += unconfirmed;
         self.balance = 0;
         unconfirmed
     }
 
     /// Returns the lost and the unconfirmed datagrams; while a restart is undecided, the counts before it.
-    fn losses(&self) -> (u64, u64) {
-        let (absent, unconfirmed) = match self.undecided_left() {
-            Some(left) => (self.absent.min(left.absent), left.unconfirmed),
+    fn losses(&self) -> Losses {
+        let (absent, unconfirmed) = match self.undecided_restart() {
+            Some(restart) => (self.absent.min(restart.absent), restart.unconfirmed),
             None => (
                 self.absent,
-                self.refuted + self.balance_after(self.datagrams).min(0).unsigned_abs(),
+                self.never_confirmed + self.balance_after(self.datagrams).min(0).unsigned_abs(),
             ),
         };
         let unconfirmed = unconfirmed.min(absent);
-        (absent - unconfirmed, unconfirmed)
+        Losses {
+            lost: absent - unconfirmed,
+            unconfirmed,
+            datagrams: self.datagrams,
+        }
     }
 
     /// Reports the counts since the last report, and an event if there are losses. Returns the number of events. A reported
     /// loss that was recovered is subtracted from later ones.
     pub(super) fn report(&mut self, now: Nanos, out: &mut dyn Output) -> u64 {
-        let lost = self.losses().0.max(self.reported[0]);
-        let counted = [lost, self.reordered, self.duplicated];
+        let lost = self.losses().lost.max(self.reported.lost);
+        let counted = ReportedCounts {
+            lost,
+            reordered: self.reordered,
+            duplicated: self.duplicated,
+        };
         if counted == self.reported || !self.is_countable() {
             return 0;
         }
@@ -742,9 +757,9 @@ impl Stream {
             node: self.shown_id().node,
             source: self.id.source,
             hw_id: self.id.hw_id,
-            lost: counted[0] - self.reported[0],
-            reordered: counted[1] - self.reported[1],
-            duplicated: counted[2] - self.reported[2],
+            lost: counted.lost - self.reported.lost,
+            reordered: counted.reordered - self.reported.reordered,
+            duplicated: counted.duplicated - self.reported.duplicated,
         };
         self.reported = counted;
         out.loss(&loss);
@@ -753,7 +768,7 @@ impl Stream {
         }
         // Without newly lost numbers, datagrams have confirmed earlier losses.
         let first = self.first_lost.take().unwrap_or(self.after_lost);
-        self.after_lost = self.after(first, loss.lost as u32);
+        self.after_lost = self.seq_after(first, loss.lost as u32);
         let Some(event) = loss.event(&self.id, first) else {
             return 0;
         };
@@ -762,7 +777,7 @@ impl Stream {
         1
     }
 
-    fn note(&self, ts: Nanos, kind: SequenceEventKind, out: &mut dyn Output) {
+    fn emit_event(&self, ts: Nanos, kind: SequenceEventKind, out: &mut dyn Output) {
         out.sequence(&SequenceEvent {
             ts,
             stream: self.shown_id(),
@@ -776,7 +791,7 @@ impl Stream {
 
     /// Returns the identity for users: with the node, if the stream began with a report that names it.
     fn shown_id(&self) -> StreamId {
-        let named = self.nodes.first.filter(|_| self.nodes.named);
+        let named = self.nodes.first.filter(|_| self.nodes.is_named);
         StreamId {
             node: self.id.node.or(named),
             ..self.id
@@ -785,27 +800,29 @@ impl Stream {
 
     /// Returns the count of numbers that are missing and not lost yet.
     fn missing(&self) -> u32 {
-        let former = self
-            .former
+        let other = self
+            .other
             .as_ref()
-            .filter(|former| former.is_older)
-            .map_or(0, |former| {
+            .filter(|other| other.is_older)
+            .map_or(0, |other| {
                 let between = self
-                    .distance(self.current.first, former.track.highest)
+                    .distance(self.current.first, other.track.highest)
                     .saturating_sub(1);
-                let between = if former.is_outage {
+                let between = if other.is_outage {
                     between.max(0).unsigned_abs()
                 } else {
                     0
                 };
-                former.track.window.count_zeros() + between
+                other.track.window.count_zeros() + between
             });
-        let undecided = u32::try_from(self.undecided()).unwrap_or(u32::MAX);
-        (self.current.window.count_zeros() + former).saturating_add(undecided)
+        let missing_since_restart = u32::try_from(self.missing_since_restart()).unwrap_or(u32::MAX);
+        (self.current.window.count_zeros() + other).saturating_add(missing_since_restart)
     }
 
     pub(super) fn view(&self) -> StreamView {
-        let (lost, unconfirmed) = self.losses();
+        let Losses {
+            lost, unconfirmed, ..
+        } = self.losses();
         StreamView {
             id: self.shown_id(),
             datagrams: self.datagrams,

@@ -863,7 +863,7 @@ fn lost_and_unconfirmed_are_what_never_came_for_any_numbers() {
             }
             let (lost, unconfirmed) = seen.losses();
             let view = seen.sequencer.streams().next().unwrap();
-            let undecided = seen.sequencer.streams[0].undecided();
+            let undecided = seen.sequencer.streams[0].missing_since_restart();
             assert_eq!(lost + unconfirmed + undecided, seen.absent(), "{round}: {view:?}");
             assert!(lost <= 128 * view.datagrams, "{round}: {view:?}");
             assert!(lost + view.recovered >= before, "{round}: {before} {view:?}");

@@ -13,35 +13,35 @@ pub(super) struct Track {
     /// Count of numbers up to the highest that are accounted for, at most [`WINDOW`].
     pub(super) known: u32,
     pub(super) first: u32,
-    /// Count of different numbers received; only maintained while there is a former sequence.
-    pub(super) numbers: u32,
+    /// Count of different numbers received; only maintained while there is another sequence.
+    pub(super) received_count: u32,
     /// Count of the numbers that were exactly one more than the highest before them.
-    pub(super) next: u32,
+    pub(super) in_sequence_count: u32,
     /// Datagram count of the stream when the sequence began.
-    pub(super) began: u64,
+    pub(super) began_at_datagram: u64,
     /// Count of numbers before the first that are counted as lost.
     pub(super) gap: u32,
     /// Count of missing numbers that have left the window and may have arrived in a newer sequence.
-    pub(super) shared: u32,
+    pub(super) shared_missing: u32,
     /// Only the first number of the stream has been received.
-    pub(super) alone: bool,
+    pub(super) is_first_only: bool,
 }
 
 impl Track {
-    /// Creates a sequence that begins with `seq`, the number of datagram `began` of the stream.
-    pub(super) fn new(seq: u32, began: u64) -> Self {
+    /// Creates a sequence that begins with `seq`, the number of datagram `began_at_datagram` of the stream.
+    pub(super) fn new(seq: u32, began_at_datagram: u64) -> Self {
         Self {
             window: u128::MAX,
             written_off: 0,
             highest: seq,
             known: 1,
             first: seq,
-            numbers: 1,
-            next: 0,
-            began,
+            received_count: 1,
+            in_sequence_count: 0,
+            began_at_datagram,
             gap: 0,
-            shared: 0,
-            alone: false,
+            shared_missing: 0,
+            is_first_only: false,
         }
     }
 
@@ -61,9 +61,9 @@ impl Track {
         self.written_off = self.written_off.checked_shl(by).unwrap_or(0);
         self.known = self.known.saturating_add(by).min(WINDOW);
         self.highest = seq;
-        self.numbers = self.numbers.saturating_add(1);
-        self.next = self.next.saturating_add(u32::from(by == 1));
-        self.alone = false;
+        self.received_count = self.received_count.saturating_add(1);
+        self.in_sequence_count = self.in_sequence_count.saturating_add(u32::from(by == 1));
+        self.is_first_only = false;
     }
 
     /// Makes `last` the highest number, after `by` numbers that have all arrived.
@@ -78,7 +78,7 @@ impl Track {
         self.window &= !(low_bits(back - self.known) << self.known);
         self.known = back + 1;
         self.first = seq;
-        self.numbers = self.numbers.saturating_add(1);
+        self.received_count = self.received_count.saturating_add(1);
     }
 
     /// Moves the start of the sequence back to a number in the gap before it; the numbers between are already counted as lost.
@@ -92,12 +92,12 @@ impl Track {
         self.gap -= by;
         self.known = back + 1;
         self.first = seq;
-        self.numbers = self.numbers.saturating_add(1);
+        self.received_count = self.received_count.saturating_add(1);
         true
     }
 
     /// Marks the missing numbers as counted as lost, and returns them as a mask.
-    pub(super) fn write_off(&mut self) -> u128 {
+    pub(super) fn write_off_missing(&mut self) -> u128 {
         let missing = !self.window;
         self.window = u128::MAX;
         self.written_off |= missing;

@@ -4,9 +4,9 @@
 use detect::Metric;
 
 use super::State;
-use super::flows::Flags;
+use super::flows::{Flags, FlowParts, StoredFlow};
 use super::removals::Removed;
-use super::series::Closing;
+use super::series::{Closing, RemovedKey};
 use crate::decode::NO_VALUE;
 use crate::event::{Event, Kind, Nanos, Output, record_id};
 
@@ -16,35 +16,38 @@ impl State {
         let events = &mut self.detection.counts;
         let counts = &mut self.counts;
         let removals = &mut self.removals;
-        let (all, sketches) = self.metrics.all_mut();
-        let mut forgotten = false;
-        for series in all {
+        let (all_series, sketches) = self.metrics.all_mut();
+        let mut has_removed = false;
+        for series in all_series {
             let metric = series.metric();
-            forgotten |= series.close(
-                closing,
-                sketches,
-                out,
-                |key, born, latest, out: &mut dyn Output| {
-                    let mut event = Event::blank(now, Kind::Expired);
-                    (event.metric, event.value) = (Some(metric), latest);
-                    (event.node, event.interface, event.queue) = key.ids(metric);
-                    // Independent of the time, which differs between collectors.
-                    event.id = record_id(born, &event);
-                    counts.expired += 1;
-                    events[Kind::Expired as usize] += 1;
-                    out.sender(0);
-                    out.event(&event, &[]);
-                    if let Some(removals) = removals {
-                        removals.push(Removed::Key {
-                            metric,
-                            node: key.node,
-                            part: key.part,
-                        });
-                    }
-                },
-            );
+            has_removed |= series.close(closing, sketches, out, |removed, out: &mut dyn Output| {
+                let RemovedKey {
+                    key,
+                    first_report_hash,
+                    latest,
+                } = removed;
+                let mut event = Event::blank(now, Kind::Expired);
+                (event.metric, event.value) = (Some(metric), latest);
+                let subject = key.subject(metric);
+                event.node = subject.node;
+                event.interface = subject.interface;
+                event.queue = subject.queue;
+                // Independent of the time, which differs between collectors.
+                event.id = record_id(first_report_hash, &event);
+                counts.expired += 1;
+                events[Kind::Expired as usize] += 1;
+                out.sender(0);
+                out.event(&event, &[]);
+                if let Some(removals) = removals {
+                    removals.push(Removed::Key {
+                        metric,
+                        node: key.node,
+                        part: key.part,
+                    });
+                }
+            });
         }
-        if forgotten {
+        if has_removed {
             self.epoch = self.epoch.wrapping_add(1);
             self.context += 1;
         }
@@ -62,11 +65,11 @@ impl State {
     /// Emits the rollup of a flow's finished minute, and begins the current one.
     pub(crate) fn close_minute(&mut self, slot: u32, out: &mut dyn Output) {
         let minute = self.second / 60;
-        let (flow, cold, _) = self.flows.parts(slot);
+        let FlowParts { flow, cold, .. } = self.flows.parts(slot);
         if cold.minute == minute {
             return;
         }
-        if flow.count > 0 && self.minutes {
+        if flow.latency_count > 0 && self.minutes {
             out.rollup(&flow.minute(cold));
         }
         flow.marks.begin_minute(flow.flags, minute == cold.minute + 1);
@@ -79,7 +82,7 @@ impl State {
     pub(crate) fn expire(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         self.counts.expired += 1;
         if self.load_path(slot) {
-            let (flow, cold, _) = self.flows.parts(slot);
+            let FlowParts { flow, cold, .. } = self.flows.parts(slot);
             let about = flow.about(cold, now);
             let mut emitter = self.detection.emitter(&about, 0, out);
             let mut event = emitter.event(Kind::Expired, Metric::FlowPath);
@@ -92,7 +95,7 @@ impl State {
     /// Frees a flow after emitting its last rollup and the end of its true rules.
     pub(crate) fn remove(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         if self.flows.is_used(slot) {
-            let (flow, cold, _) = self.flows.parts(slot);
+            let FlowParts { flow, cold, .. } = self.flows.parts(slot);
             // Rule indices are valid only within their rule set, so map them to the active one.
             flow.rules = self.detection.carried(cold.generation, flow.rules);
             let about = flow.about(cold, now);
@@ -100,7 +103,7 @@ impl State {
         }
         self.end_minute(slot, out);
         self.emit_row(slot, out);
-        if let Some((flow, ..)) = self.flows.get(slot) {
+        if let Some(StoredFlow { flow, .. }) = self.flows.get(slot) {
             if let Some(removals) = &mut self.removals {
                 removals.push(Removed::Flow(flow.key));
             }
@@ -115,8 +118,8 @@ impl State {
     /// shows how long the flow has been silent.
     pub(crate) fn push(&mut self, slot: u32, out: &mut dyn Output) {
         if self.load_path(slot) {
-            let (flow, cold, _) = self.flows.parts(slot);
-            cold.pushed = flow.reports as u32;
+            let FlowParts { flow, cold, .. } = self.flows.parts(slot);
+            cold.pushed_reports = flow.reports as u32;
             if flow.latency != NO_VALUE {
                 let about = flow.about(cold, flow.last_seen);
                 let mut emitter = self.detection.emitter(&about, 0, out);
@@ -131,7 +134,7 @@ impl State {
     /// Passes the latest state of a flow to the output as a row.
     pub(crate) fn emit_row(&mut self, slot: u32, out: &mut dyn Output) {
         if self.load_path(slot) {
-            let (flow, cold, _) = self.flows.parts(slot);
+            let FlowParts { flow, cold, .. } = self.flows.parts(slot);
             out.flow(&flow.row(cold), &self.scratch.path);
         }
     }
@@ -141,8 +144,8 @@ impl State {
         if !self.flows.is_used(slot) {
             return;
         }
-        let (flow, cold, _) = self.flows.parts(slot);
-        if flow.count > 0 && self.minutes {
+        let FlowParts { flow, cold, .. } = self.flows.parts(slot);
+        if flow.latency_count > 0 && self.minutes {
             out.rollup(&flow.minute(cold));
         }
         flow.begin_minute(cold);

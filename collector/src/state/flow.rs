@@ -114,9 +114,9 @@ impl Flow {
 
     #[inline(always)]
     fn apply_latency(&mut self, cold: ColdPart<'_>, latency: u64, emitter: &mut Emitter<'_>) {
-        self.sum = self.sum.saturating_add(latency);
+        self.latency_sum = self.latency_sum.saturating_add(latency);
         // A 32-bit count per minute is enough for 71 million reports per second of one flow.
-        self.count = self.count.wrapping_add(1);
+        self.latency_count = self.latency_count.wrapping_add(1);
         if !self.deadband.contains(latency) {
             self.examine_latency(cold, emitter);
         }
@@ -128,8 +128,8 @@ impl Flow {
         let cold = cold.get();
         let latency = self.latency;
         let threshold = emitter.threshold(Metric::FlowLatency);
-        cold.least = cold.least.min(latency);
-        cold.greatest = cold.greatest.max(latency);
+        cold.min_latency = cold.min_latency.min(latency);
+        cold.max_latency = cold.max_latency.max(latency);
         let previous = (cold.last_reported != NO_VALUE).then_some(cold.last_reported);
         if previous.is_none_or(|previous| previous.abs_diff(latency) > threshold) {
             cold.last_reported = latency;
@@ -146,7 +146,7 @@ impl Flow {
     fn apply_signals(&mut self, signals: Signals, emitter: &mut Emitter<'_>) {
         let now = Flags::from(signals);
         // If packets with and without a bit alternate, reporting each change would make every other report an event.
-        let begun = self.marks.note_signals(now);
+        let begun = self.marks.record_signals(now);
         for (flag, kind) in [(Flags::HOP_LIMIT, Kind::HopLimit), (Flags::MTU, Kind::Mtu)] {
             if begun.has(flag) {
                 let mut event = emitter.event(kind, Metric::FlowPath);
@@ -176,17 +176,17 @@ impl Flow {
     /// Sets the deadband of the flow latency: the values within the minute's extremes and within the threshold.
     pub(crate) fn set_deadband(&mut self, cold: &Cold, threshold: u64) {
         self.deadband = Deadband::EMPTY;
-        if cold.last_reported != NO_VALUE && cold.least <= cold.greatest {
-            let low = cold.least.max(cold.last_reported.saturating_sub(threshold));
-            let high = cold.greatest.min(cold.last_reported.saturating_add(threshold));
+        if cold.last_reported != NO_VALUE && cold.min_latency <= cold.max_latency {
+            let low = cold.min_latency.max(cold.last_reported.saturating_sub(threshold));
+            let high = cold.max_latency.min(cold.last_reported.saturating_add(threshold));
             self.deadband = Deadband::between(low, high);
         }
     }
 
     /// Clears the minute's values.
     pub(crate) fn begin_minute(&mut self, cold: &mut Cold) {
-        (cold.least, cold.greatest) = (u64::MAX, 0);
-        (self.count, self.sum) = (0, 0);
+        (cold.min_latency, cold.max_latency) = (u64::MAX, 0);
+        (self.latency_count, self.latency_sum) = (0, 0);
         self.deadband = Deadband::EMPTY;
     }
 
@@ -200,10 +200,10 @@ impl Flow {
             node: None,
             interface: None,
             queue: None,
-            count: u64::from(self.count),
-            min: cold.least,
-            max: cold.greatest,
-            sum: self.sum,
+            count: u64::from(self.latency_count),
+            min: cold.min_latency,
+            max: cold.max_latency,
+            sum: self.latency_sum,
             p50: None,
             p99: None,
         }
@@ -213,7 +213,7 @@ impl Flow {
     pub(super) fn about(&self, cold: &Cold, ts: Nanos) -> EventContext {
         let origin = Origin {
             seq: self.reports as u32,
-            stamp: cold.born,
+            stamp: cold.first_report_hash,
             ..Origin::NONE
         };
         EventContext {

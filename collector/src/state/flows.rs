@@ -14,7 +14,7 @@ use super::deadband::Deadband;
 use super::hops::{Arena, HopState, PacketValues, StoredHops};
 use super::runs::Run;
 use super::summary::FlowSummary;
-use crate::admission::{Admission, Newcomers, Room, establish, is_established, yields};
+use crate::admission::{Admission, NewEntry, Newcomers, establish, eviction_rank, is_established};
 use crate::decode::{MAX_HOPS, NO_VALUE, Signals};
 use crate::event::{Basis, Nanos};
 use crate::index::Index;
@@ -26,7 +26,7 @@ const POSTCARDS: u16 = 1 << 15;
 /// Bit of [`Flow::length`]: the latest report about the path may lack some of its nodes.
 const PARTS: u16 = 1 << 14;
 /// Number of flows that one search for a flow to evict visits.
-const SOUGHT: usize = 32;
+const CANDIDATES_PER_SEARCH: usize = 32;
 
 /// A flow's entry: the fields that every report accesses.
 #[derive(Clone, Debug)]
@@ -50,10 +50,11 @@ pub(crate) struct Flow {
     /// Flow latencies that are neither an event nor a new extreme of the minute.
     pub(crate) deadband: Deadband,
     pub(crate) latency: u64,
-    /// Sum and count of the latency in this minute.
-    pub(crate) sum: u64,
-    pub(crate) count: u32,
-    pub(crate) set: u16,
+    /// Sum and count of the latency values in this minute.
+    pub(crate) latency_sum: u64,
+    pub(crate) latency_count: u32,
+    /// Index of the flow's thresholds.
+    pub(crate) threshold_set: u16,
     pub(crate) basis: Basis,
     pub(crate) marks: Marks,
     /// Bit i: rule i is true.
@@ -73,18 +74,18 @@ pub(crate) struct Cold {
     /// Flow latency as last reported; `u64::MAX` if never.
     pub(crate) last_reported: u64,
     /// Minimum and maximum latency in the minute `minute`.
-    pub(crate) least: u64,
-    pub(crate) greatest: u64,
-    /// The minute of `least` and `greatest`, since the Unix epoch.
+    pub(crate) min_latency: u64,
+    pub(crate) max_latency: u64,
+    /// The minute of `min_latency` and `max_latency`, since the Unix epoch.
     pub(crate) minute: u32,
     pub(crate) generation: u32,
     pub(crate) epoch: u32,
     /// Value of [`Flow::reports`] that the topology has accounted for, low 32 bits.
-    pub(crate) accounted: u32,
+    pub(crate) accounted_reports: u32,
     /// Value of [`Flow::reports`] at the last push, low 32 bits.
-    pub(crate) pushed: u32,
+    pub(crate) pushed_reports: u32,
     /// Hash of the flow's first report, which distinguishes a flow that comes back from the earlier one.
-    pub(crate) born: u32,
+    pub(crate) first_report_hash: u32,
 }
 
 const _: () = assert!(size_of::<Cold>() == 64);
@@ -95,19 +96,26 @@ pub(crate) struct InitialHops(u16);
 
 impl InitialHops {
     /// Bit: an intermediate report of the flow has shown that nodes remove records from its packets.
-    const RELIEVED: u16 = 1 << 15;
+    const INTERMEDIATE: u16 = 1 << 15;
 
-    pub(crate) fn new(count: u16, is_relieved: bool) -> Self {
-        Self(count & !Self::RELIEVED | if is_relieved { Self::RELIEVED } else { 0 })
+    pub(crate) fn new(count: u16, has_intermediate_reports: bool) -> Self {
+        Self(
+            count & !Self::INTERMEDIATE
+                | if has_intermediate_reports {
+                    Self::INTERMEDIATE
+                } else {
+                    0
+                },
+        )
     }
 
     /// Returns the count, or 0 if it is not known.
     pub(crate) fn count(self) -> u16 {
-        self.0 & !Self::RELIEVED
+        self.0 & !Self::INTERMEDIATE
     }
 
-    pub(crate) fn is_relieved(self) -> bool {
-        self.0 & Self::RELIEVED != 0
+    pub(crate) fn has_intermediate_reports(self) -> bool {
+        self.0 & Self::INTERMEDIATE != 0
     }
 }
 
@@ -122,6 +130,30 @@ impl<'a> ColdPart<'a> {
     pub(crate) fn get(self) -> &'a mut Cold {
         &mut self.all[self.slot as usize]
     }
+}
+
+/// All parts of a flow's entry, to be updated.
+#[derive(Debug)]
+pub(crate) struct FlowParts<'a> {
+    pub(crate) flow: &'a mut Flow,
+    pub(crate) cold: &'a mut Cold,
+    pub(crate) states: &'a mut [HopState],
+}
+
+/// The parts of a flow's entry that most reports update; the cold part is not looked up yet.
+#[derive(Debug)]
+pub(crate) struct HotFlowParts<'a> {
+    pub(crate) flow: &'a mut Flow,
+    pub(crate) cold: ColdPart<'a>,
+    pub(crate) hops: StoredHops<'a>,
+}
+
+/// All parts of a flow's entry, for views.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredFlow<'a> {
+    pub(crate) flow: &'a Flow,
+    pub(crate) cold: &'a Cold,
+    pub(crate) states: &'a [HopState],
 }
 
 /// Flags of a flow, one bit each, and the basis of its path's order in two bits.
@@ -166,8 +198,8 @@ impl Flags {
     }
 
     pub(crate) fn set_order(&mut self, order: Basis) {
-        let at = Self::ORDERS.iter().position(|known| *known == order).unwrap_or(0);
-        self.0 = self.0 & !Self::ORDER | (at as u8) << 3;
+        let index = Self::ORDERS.iter().position(|known| *known == order).unwrap_or(0);
+        self.0 = self.0 & !Self::ORDER | (index as u8) << 3;
     }
 
     pub(crate) fn set(&mut self, other: Self, on: bool) {
@@ -191,7 +223,7 @@ impl Marks {
     /// Counted on its path.
     pub(crate) const PATH: Self = Self(4);
     /// The flow's hops have changed since the topology last counted the flow.
-    pub(crate) const UNTRIED: Self = Self(8);
+    pub(crate) const HOPS_CHANGED: Self = Self(8);
     /// Bit positions of E and M in this minute and in the minute before; the bits are those of [`Flags`].
     const THIS_MINUTE: u32 = 4;
     const MINUTE_BEFORE: u32 = 6;
@@ -207,19 +239,21 @@ impl Marks {
 
     /// Records E and M of a report. Returns the bits that begin: those that were absent for a whole calendar minute after the
     /// report that showed their end. Until then they count as set, because a filter suppresses reports that repeat them.
-    pub(crate) fn note_signals(&mut self, now: Flags) -> Flags {
+    pub(crate) fn record_signals(&mut self, now: Flags) -> Flags {
         let known = self.0 >> Self::THIS_MINUTE | self.0 >> Self::MINUTE_BEFORE;
         let signals = now.0 & Self::SIGNALS;
         self.0 |= signals << Self::THIS_MINUTE;
         Flags(signals & !known)
     }
 
-    /// Begins a minute with E and M of the latest report. `next`: the minute directly follows the one that ends.
-    pub(crate) fn begin_minute(&mut self, latest: Flags, next: bool) {
+    /// Begins a minute with E and M of the latest report. `is_next`: the minute directly follows the one that ends.
+    pub(crate) fn begin_minute(&mut self, latest: Flags, is_next: bool) {
         let ending = self.0 >> Self::THIS_MINUTE & Self::SIGNALS;
-        let before = if next { ending } else { 0 };
-        let network = self.0 & !(Self::SIGNALS << Self::THIS_MINUTE | Self::SIGNALS << Self::MINUTE_BEFORE);
-        self.0 = network | (latest.0 & Self::SIGNALS) << Self::THIS_MINUTE | before << Self::MINUTE_BEFORE;
+        let before = if is_next { ending } else { 0 };
+        let topology_bits =
+            self.0 & !(Self::SIGNALS << Self::THIS_MINUTE | Self::SIGNALS << Self::MINUTE_BEFORE);
+        self.0 =
+            topology_bits | (latest.0 & Self::SIGNALS) << Self::THIS_MINUTE | before << Self::MINUTE_BEFORE;
     }
 }
 
@@ -262,33 +296,33 @@ impl Flow {
         self.length & PARTS != 0
     }
 
-    /// Records that a part of its path arrived (`came`), or a report with all nodes.
-    pub(crate) fn note_parts(&mut self, came: bool) {
-        self.length = self.length & !PARTS | if came { PARTS } else { 0 };
+    /// Records that a part of its path arrived (`has_arrived`), or a report with all nodes.
+    pub(crate) fn set_has_parts(&mut self, has_arrived: bool) {
+        self.length = self.length & !PARTS | if has_arrived { PARTS } else { 0 };
     }
 
-    /// Records that a postcard arrived (`came`), or a report with INT.
-    pub(crate) fn note_postcards(&mut self, came: bool) {
-        self.length = self.path_length() | if came { POSTCARDS } else { 0 };
+    /// Records that a postcard arrived (`has_arrived`), or a report with INT.
+    pub(crate) fn set_has_postcards(&mut self, has_arrived: bool) {
+        self.length = self.path_length() | if has_arrived { POSTCARDS } else { 0 };
     }
 
     /// Sets the length of its path and the basis of the order. Returns the previous length.
     pub(crate) fn set_path(&mut self, length: u16, order: Basis) -> u16 {
         let previous = self.path_length();
         self.length = length;
-        self.note_postcards(order != Basis::Measured);
+        self.set_has_postcards(order != Basis::Measured);
         self.flags.set_order(order);
         previous
     }
 
-    fn place(&self) -> Run {
+    fn run(&self) -> Run {
         Run {
             start: self.run,
             class: self.class,
         }
     }
 
-    fn set_place(&mut self, run: Run) {
+    fn set_run(&mut self, run: Run) {
         (self.run, self.class) = (run.start, run.class);
     }
 }
@@ -309,7 +343,7 @@ pub(crate) struct Flows {
     /// Number of flows whose path is currently truncated.
     truncated: u64,
     /// Slot at which the next search for a flow to evict starts (a clock hand).
-    hand: u32,
+    search_start: u32,
 }
 
 impl Flows {
@@ -329,7 +363,7 @@ impl Flows {
             evicted: 0,
             refused: 0,
             truncated: 0,
-            hand: 0,
+            search_start: 0,
         }
     }
 
@@ -342,7 +376,7 @@ impl Flows {
     /// Prefetches the entry that probably belongs to `hash`, after its bucket. Returns its slot.
     #[inline]
     pub(crate) fn prefetch_entry(&self, hash: u64) -> u32 {
-        let slot = self.index.guess(hash);
+        let slot = self.index.probable_slot(hash);
         if let Some(entry) = self.entries.get(slot as usize) {
             prefetch(&entry.key);
             prefetch(&entry.reports);
@@ -410,7 +444,14 @@ impl Flows {
     }
 
     /// Inserts a new entry at the position that [`Flows::admit`] found, and returns its slot.
-    pub(crate) fn insert(&mut self, room: Room, key: FlowKey, hash: u64, now: Nanos, second: u32) -> u32 {
+    pub(crate) fn insert(
+        &mut self,
+        new_entry: NewEntry,
+        key: FlowKey,
+        hash: u64,
+        now: Nanos,
+        second: u32,
+    ) -> u32 {
         let Run { start, class } = Run::EMPTY;
         let entry = Flow {
             key,
@@ -426,9 +467,9 @@ impl Flows {
             hop_deadband: 0,
             deadband: Deadband::EMPTY,
             latency: u64::MAX,
-            sum: 0,
-            count: 0,
-            set: 0,
+            latency_sum: 0,
+            latency_count: 0,
+            threshold_set: 0,
             marks: Marks::USED,
             rules: 0,
         };
@@ -436,14 +477,14 @@ impl Flows {
             hash,
             first_seen: now,
             last_reported: u64::MAX,
-            least: u64::MAX,
-            greatest: 0,
+            min_latency: u64::MAX,
+            max_latency: 0,
             minute: 0,
             generation: 0,
             epoch: 0,
-            accounted: 0,
-            pushed: 0,
-            born: 0,
+            accounted_reports: 0,
+            pushed_reports: 0,
+            first_report_hash: 0,
         };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -458,7 +499,8 @@ impl Flows {
                 self.entries.len() as u32 - 1
             }
         };
-        self.newcomers.enter(&mut self.index, room, hash, slot, second);
+        self.newcomers
+            .insert(&mut self.index, new_entry, hash, slot, second);
         slot
     }
 
@@ -476,8 +518,8 @@ impl Flows {
         let entry = &mut self.entries[slot as usize];
         let cold = &mut self.cold[slot as usize];
         entry.marks = Marks::default();
-        self.arena.release(entry.place());
-        entry.set_place(Run::EMPTY);
+        self.arena.release(entry.run());
+        entry.set_run(Run::EMPTY);
         (entry.hops, entry.key) = (0, FlowKey::default());
         self.truncated -= u64::from(entry.flags.has(Flags::TRUNCATED));
         self.newcomers.remove(&mut self.index, cold.hash, slot);
@@ -491,16 +533,20 @@ impl Flows {
 
     /// Returns the entry, the cold part and the hop states of a flow.
     #[inline]
-    pub(crate) fn parts(&mut self, slot: u32) -> (&mut Flow, &mut Cold, &mut [HopState]) {
+    pub(crate) fn parts(&mut self, slot: u32) -> FlowParts<'_> {
         let entry = &mut self.entries[slot as usize];
         let start = entry.run as usize;
         let hops = &mut self.arena.hops[start..start + usize::from(entry.hops)];
-        (entry, &mut self.cold[slot as usize], hops)
+        FlowParts {
+            flow: entry,
+            cold: &mut self.cold[slot as usize],
+            states: hops,
+        }
     }
 
-    /// Does the same for callers that rarely read the cold part.
+    /// Returns the same as [`Flows::parts`] for callers that rarely read the cold part.
     #[inline(always)]
-    pub(crate) fn hot_parts(&mut self, slot: u32) -> (&mut Flow, ColdPart<'_>, StoredHops<'_>) {
+    pub(crate) fn hot_parts(&mut self, slot: u32) -> HotFlowParts<'_> {
         let entry = &mut self.entries[slot as usize];
         let start = entry.run as usize;
         let end = start + usize::from(entry.hops);
@@ -509,14 +555,14 @@ impl Flows {
             states: &mut hops[start..end],
             values: &mut values[start..end],
         };
-        (
-            entry,
-            ColdPart {
+        HotFlowParts {
+            flow: entry,
+            cold: ColdPart {
                 all: &mut self.cold,
                 slot,
             },
             hops,
-        )
+        }
     }
 
     /// Resizes the path to `hops` empty hop states. If no run is long enough, stores as many as fit, and marks and counts the
@@ -524,14 +570,14 @@ impl Flows {
     pub(crate) fn resize_path(&mut self, slot: u32, hops: usize) -> usize {
         let Self { entries, arena, .. } = self;
         let wanted = hops.min(MAX_HOPS);
-        let mut place = entries[slot as usize].place();
-        if !place.fits(wanted) {
-            arena.release(place);
-            place = arena.acquire(wanted, slot, |owner, run| entries[owner as usize].set_place(run));
+        let mut run = entries[slot as usize].run();
+        if !run.fits(wanted) {
+            arena.release(run);
+            run = arena.acquire(wanted, slot, |owner, run| entries[owner as usize].set_run(run));
         }
         let entry = &mut entries[slot as usize];
-        entry.set_place(place);
-        let stored = wanted.min(place.capacity());
+        entry.set_run(run);
+        let stored = wanted.min(run.capacity());
         entry.hops = stored as u16;
         let was_truncated = entry.flags.has(Flags::TRUNCATED);
         entry.flags.set(Flags::TRUNCATED, stored < hops);
@@ -559,26 +605,28 @@ impl Flows {
     /// Returns a flow to evict so that the flow in `slot` can have a path of `hops` hops. Its run is long enough, and it is on
     /// probation or, if the flow in `slot` is established, idle. Returns `None` if no eviction is necessary, or if a bounded
     /// search finds no such flow.
-    pub(crate) fn make_room(&mut self, slot: u32, hops: usize, second: u32) -> Option<u32> {
+    pub(crate) fn find_flow_to_evict(&mut self, slot: u32, hops: usize, second: u32) -> Option<u32> {
         let entry = &self.entries[slot as usize];
-        if entry.place().capacity() >= hops || self.arena.has_room(hops) {
+        if entry.run().capacity() >= hops || self.arena.has_room(hops) {
             return None;
         }
         let all = self.entries.len() as u32;
-        let candidates = (self.hand..all).chain(0..self.hand.min(all)).take(SOUGHT);
+        let candidates = (self.search_start..all)
+            .chain(0..self.search_start.min(all))
+            .take(CANDIDATES_PER_SEARCH);
         let established = is_established(&self.index, self.cold[slot as usize].hash, slot);
-        let long_enough = candidates.filter(|candidate| {
-            let place = self.entries[*candidate as usize].place();
-            *candidate != slot && self.is_used(*candidate) && place.capacity() >= hops
+        let large_enough = candidates.filter(|candidate| {
+            let run = self.entries[*candidate as usize].run();
+            *candidate != slot && self.is_used(*candidate) && run.capacity() >= hops
         });
-        let yielding = long_enough.filter_map(|candidate| {
+        let evictable = large_enough.filter_map(|candidate| {
             let hash = self.cold[candidate as usize].hash;
-            let rank = yields(&self.index, hash, candidate, established, second)?;
+            let rank = eviction_rank(&self.index, hash, candidate, established, second)?;
             Some((rank, candidate))
         });
-        let first = yielding.min();
-        self.hand = if self.hand.saturating_add(SOUGHT as u32) < all {
-            self.hand + SOUGHT as u32
+        let first = evictable.min();
+        self.search_start = if self.search_start.saturating_add(CANDIDATES_PER_SEARCH as u32) < all {
+            self.search_start + CANDIDATES_PER_SEARCH as u32
         } else {
             0
         };
@@ -617,18 +665,18 @@ impl Flows {
     }
 
     /// Returns a flow for views, or `None` if the slot is unused.
-    pub(crate) fn get(&self, slot: u32) -> Option<(&Flow, &Cold, &[HopState])> {
+    pub(crate) fn get(&self, slot: u32) -> Option<StoredFlow<'_>> {
         let entry = self
             .entries
             .get(slot as usize)
             .filter(|entry| entry.marks.has(Marks::USED))?;
         let cold = &self.cold[slot as usize];
         let start = entry.run as usize;
-        Some((
-            entry,
+        Some(StoredFlow {
+            flow: entry,
             cold,
-            &self.arena.hops[start..start + usize::from(entry.hops)],
-        ))
+            states: &self.arena.hops[start..start + usize::from(entry.hops)],
+        })
     }
 
     /// Returns the values of the latest packet, parallel to the hop states of [`Flows::get`].
@@ -691,15 +739,15 @@ mod tests {
 
     fn add(flows: &mut Flows, n: u32) -> Option<u32> {
         let hash = key(n).hash(1);
-        let room = match flows.admit(hash, 0) {
-            Admission::Free(room) => room,
-            Admission::Evict(room, slot) => {
+        let new_entry = match flows.admit(hash, 0) {
+            Admission::Free(new_entry) => new_entry,
+            Admission::Evict(new_entry, slot) => {
                 flows.remove(slot);
-                room
+                new_entry
             }
             Admission::Refused(_) => return None,
         };
-        Some(flows.insert(room, key(n), hash, 0, 0))
+        Some(flows.insert(new_entry, key(n), hash, 0, 0))
     }
 
     #[test]
@@ -720,7 +768,9 @@ mod tests {
         let slot = add(&mut flows, 1).unwrap();
         for hops in [6, 8, 9, 255, 3, 32, 250] {
             assert_eq!(flows.resize_path(slot, hops), hops);
-            let (entry, _, states) = flows.parts(slot);
+            let FlowParts {
+                flow: entry, states, ..
+            } = flows.parts(slot);
             assert_eq!((usize::from(entry.hops), states.len()), (hops, hops));
             assert!(states.iter().all(|state| *state == HopState::NOTHING));
             states.fill(HopState {
@@ -741,13 +791,13 @@ mod tests {
             let Some(slot) = add(&mut flows, n) else { continue };
             let hops = length(n);
             flows.resize_path(slot, hops);
-            for (hop, state) in flows.parts(slot).2.iter_mut().enumerate() {
+            for (hop, state) in flows.parts(slot).states.iter_mut().enumerate() {
                 (state.node, state.link) = (slot, hop as u32);
             }
             stored.insert(slot, hops);
         }
         for (slot, hops) in stored {
-            let (flow, _, states) = flows.parts(slot);
+            let FlowParts { flow, states, .. } = flows.parts(slot);
             assert_eq!(
                 (usize::from(flow.hops), flow.flags.has(Flags::TRUNCATED)),
                 (hops, false)
@@ -777,40 +827,48 @@ mod tests {
     fn a_path_without_room_is_truncated_counted_and_marked() {
         let mut flows = Flows::with_capacity(64);
         let slots: Vec<u32> = (0..64).map(|n| add(&mut flows, n).unwrap()).collect();
-        let room = (flows.hops_table().capacity / 256) as usize;
+        let new_entry = (flows.hops_table().capacity / 256) as usize;
         let stored: Vec<usize> = slots.iter().map(|&slot| flows.resize_path(slot, 200)).collect();
         assert_eq!(
-            (&stored[..room], &stored[room..]),
-            (&vec![200; room][..], &vec![0; 64 - room][..])
+            (&stored[..new_entry], &stored[new_entry..]),
+            (&vec![200; new_entry][..], &vec![0; 64 - new_entry][..])
         );
-        assert_eq!(flows.truncated(), 64 - room as u64);
-        assert_eq!(flows.hops_table().refused, 64 - room as u64);
+        assert_eq!(flows.truncated(), 64 - new_entry as u64);
+        assert_eq!(flows.hops_table().refused, 64 - new_entry as u64);
         flows.remove(slots[0]);
         assert_eq!(flows.resize_path(slots[63], 200), 200);
-        assert_eq!(flows.truncated(), 63 - room as u64);
+        assert_eq!(flows.truncated(), 63 - new_entry as u64);
         flows.remove(slots[62]);
-        assert_eq!(flows.truncated(), 62 - room as u64);
+        assert_eq!(flows.truncated(), 62 - new_entry as u64);
     }
 
     #[test]
     fn a_flow_on_probation_makes_room_for_anothers_path_and_an_idle_one_for_that_of_an_established_flow() {
         let mut flows = Flows::with_capacity(64);
         let slots: Vec<u32> = (0..64).map(|n| add(&mut flows, n).unwrap()).collect();
-        let room = (flows.hops_table().capacity / 256) as usize;
-        for &slot in &slots[..room] {
+        let new_entry = (flows.hops_table().capacity / 256) as usize;
+        for &slot in &slots[..new_entry] {
             assert_eq!(
-                (flows.make_room(slot, 200, 0), flows.resize_path(slot, 200)),
+                (
+                    flows.find_flow_to_evict(slot, 200, 0),
+                    flows.resize_path(slot, 200)
+                ),
                 (None, 200)
             );
-            flows.parts(slot).0.reports = if slot == slots[7] { 1 } else { 2 };
+            flows.parts(slot).flow.reports = if slot == slots[7] { 1 } else { 2 };
             flows.touch(slot, 0);
         }
         let last = slots[63];
-        let victims: Vec<u32> = (0..2).filter_map(|_| flows.make_room(last, 200, 0)).collect();
+        let victims: Vec<u32> = (0..2)
+            .filter_map(|_| flows.find_flow_to_evict(last, 200, 0))
+            .collect();
         assert_eq!(victims, [slots[7]], "the search goes round the table");
         flows.remove(slots[7]);
         assert_eq!(
-            (flows.make_room(last, 200, 0), flows.resize_path(last, 200)),
+            (
+                flows.find_flow_to_evict(last, 200, 0),
+                flows.resize_path(last, 200)
+            ),
             (None, 200)
         );
         assert_eq!(flows.hops_table().evicted, 1);
@@ -818,23 +876,31 @@ mod tests {
         let idle = u32::from(IDLE_SECONDS);
         let mut asked = |second| {
             (0..2)
-                .filter_map(|_| flows.make_room(other, 200, second))
+                .filter_map(|_| flows.find_flow_to_evict(other, 200, second))
                 .collect::<Vec<_>>()
         };
         assert_eq!((asked(0), asked(idle)), (vec![last], vec![last]));
         flows.remove(last);
         flows.resize_path(slots[61], 200);
-        flows.parts(slots[61]).0.reports = 2;
+        flows.parts(slots[61]).flow.reports = 2;
         flows.touch(slots[61], 1);
-        let mut asked = |second| (0..2).filter_map(|_| flows.make_room(other, 200, second)).count();
+        let mut asked = |second| {
+            (0..2)
+                .filter_map(|_| flows.find_flow_to_evict(other, 200, second))
+                .count()
+        };
         assert_eq!(
             (asked(0), asked(idle)),
             (0, 0),
             "one on probation replaces no established flow"
         );
-        flows.parts(other).0.reports = 2;
+        flows.parts(other).flow.reports = 2;
         flows.touch(other, 0);
-        let mut asked = |second| (0..2).filter_map(|_| flows.make_room(other, 200, second)).count();
+        let mut asked = |second| {
+            (0..2)
+                .filter_map(|_| flows.find_flow_to_evict(other, 200, second))
+                .count()
+        };
         assert_eq!((asked(idle - 1), asked(idle) > 0), (0, true));
     }
 

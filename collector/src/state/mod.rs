@@ -45,7 +45,7 @@ pub(crate) use emit::EventCounts;
 pub(crate) use node_metrics::{NodeMetrics, emit_hop_latency, saturated};
 
 use directory::{Directory, Resolved};
-use flows::Flows;
+use flows::{FlowParts, Flows, HotFlowParts, StoredFlow};
 use hops::{HopState, PacketValues};
 use node_metrics::WIDEST_DEADBAND;
 use path::Scratch;
@@ -210,10 +210,10 @@ impl State {
             return;
         };
         self.counts.flow_reports += 1;
-        if head.relieves {
-            self.note_relief(slot, head, hops.count());
+        if head.is_intermediate {
+            self.apply_intermediate(slot, head, hops.count());
         }
-        let (flow, _, states) = self.flows.parts(slot);
+        let FlowParts { flow, states, .. } = self.flows.parts(slot);
         let same = hops.count() == usize::from(flow.path_length())
             && states
                 .iter()
@@ -259,8 +259,12 @@ impl State {
         out: &mut dyn Output,
     ) {
         let (from, mut total) = applied;
-        let (flow, cold, mut states) = self.flows.hot_parts(slot);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
+        let HotFlowParts {
+            flow,
+            cold,
+            hops: mut states,
+        } = self.flows.hot_parts(slot);
+        let mut emitter = self.detection.emitter(&head.about, flow.threshold_set, out);
         for record in hops.records(from) {
             let reading = hops.read(record);
             let mut passing = (HopState::passing(&reading), PacketValues::NOTHING);
@@ -284,7 +288,7 @@ impl State {
             let latency = flow.apply(cold, &Head { signals, ..*head }, hops, total, &mut emitter);
             self.observe_hops(slot, head, hops, latency, out);
         }
-        let twice = self.flows.parts(slot).0.reports == 2;
+        let twice = self.flows.parts(slot).flow.reports == 2;
         self.enter_topology(slot);
         if twice {
             self.flows.touch(slot, self.second);
@@ -340,10 +344,10 @@ impl State {
         let slot = self.enter(head, NO_SLOT, out)?;
         self.counts.flow_reports += 1;
         self.add_hop_without_path(slot, node);
-        let (flow, _, states) = self.flows.parts(slot);
+        let FlowParts { flow, states, .. } = self.flows.parts(slot);
         flow.reports += 1;
         flow.last_seen = flow.last_seen.max(head.about.ts);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
+        let mut emitter = self.detection.emitter(&head.about, flow.threshold_set, out);
         let state = states.iter_mut().find(|state| state.node == node);
         if let (Some(latency), Some(state)) = (latency, state) {
             state.merge_latency(latency, &mut emitter);
@@ -381,7 +385,7 @@ impl State {
     #[cold]
     #[inline(never)]
     fn admit(&mut self, head: &Head, out: &mut dyn Output) -> Option<u32> {
-        if !head.whole_path && !head.relieves {
+        if !head.whole_path && !head.is_intermediate {
             self.counts.node_reports += 1;
             return None;
         }
@@ -400,7 +404,7 @@ impl State {
         let slot = self
             .flows
             .insert(position, head.about.key, head.hash, now, self.second);
-        self.flows.parts(slot).1.born = head.about.origin.hash() as u32;
+        self.flows.parts(slot).cold.first_report_hash = head.about.origin.hash() as u32;
         self.detection.forget(slot);
         self.directory.enter(&head.about.key, slot);
         Some(slot)
@@ -417,7 +421,7 @@ impl State {
     #[inline(never)]
     fn refresh(&mut self, slot: u32, out: &mut dyn Output) {
         self.close_minute(slot, out);
-        let (flow, cold, states) = self.flows.parts(slot);
+        let FlowParts { flow, cold, states } = self.flows.parts(slot);
         if cold.epoch != self.epoch {
             cold.epoch = self.epoch;
             states.iter_mut().for_each(HopState::unresolve);
@@ -428,8 +432,8 @@ impl State {
                 .resolve(slot, &flow.key, (cold.generation, flow.rules));
             cold.generation = self.detection.generation();
             let thresholds = &self.detection.active().thresholds;
-            flow.set = thresholds.set_for(&flow.key);
-            let thresholds = thresholds.get(flow.set);
+            flow.threshold_set = thresholds.set_for(&flow.key);
+            let thresholds = thresholds.get(flow.threshold_set);
             flow.hop_deadband = thresholds[Metric::HopLatency as usize].min(WIDEST_DEADBAND);
             flow.set_deadband(cold, thresholds[Metric::FlowLatency as usize]);
         }
@@ -462,7 +466,7 @@ impl State {
         self.postcards.stats.resolved += 1;
         self.flows
             .get(slot)
-            .map_or_else(|| FlowKey::of_id(id), |(flow, ..)| flow.key)
+            .map_or_else(|| FlowKey::of_id(id), |stored| stored.flow.key)
     }
 
     /// Builds the index of flows by Flow ID when the first Flow ID arrives.
@@ -470,7 +474,7 @@ impl State {
     fn list_flows(&mut self) {
         self.directory.begin();
         for slot in 0..self.flows.slots() {
-            if let Some((flow, ..)) = self.flows.get(slot) {
+            if let Some(StoredFlow { flow, .. }) = self.flows.get(slot) {
                 self.directory.enter(&flow.key, slot);
             }
         }

@@ -133,14 +133,14 @@ impl NodeMetrics {
         if reading.latency == NO_VALUE {
             state.latest = ABSENT;
         } else {
-            self.note_implausible(state, reading, emitter);
+            self.count_implausible(state, reading, emitter);
         }
     }
 
     /// Counts an implausible hop latency, and marks the hop until its next latency.
     #[cold]
     #[inline(never)]
-    fn note_implausible(&mut self, state: &mut HopState, reading: &Reading, emitter: &Emitter<'_>) {
+    fn count_implausible(&mut self, state: &mut HopState, reading: &Reading, emitter: &Emitter<'_>) {
         state.latest = reading.latency as u32;
         self.implausible += 1;
         if state.node_slot == NO_SLOT && reading.node != ABSENT {
@@ -152,7 +152,7 @@ impl NodeMetrics {
             };
             state.node_slot = self.nodes.slot(key, cause);
         }
-        self.nodes.note_implausible(state.node_slot);
+        self.nodes.count_implausible(state.node_slot);
     }
 
     #[inline(always)]
@@ -306,7 +306,10 @@ fn examine(
         Change::Changed(previous) => Some(previous),
     };
     let mut event = emitter.change(series.metric(), value, previous);
-    (event.node, event.interface, event.queue) = series.ids(key);
+    let subject = series.subject(key);
+    event.node = subject.node;
+    event.interface = subject.interface;
+    event.queue = subject.queue;
     emitter.emit(event, &[]);
 }
 

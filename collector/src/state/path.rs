@@ -4,23 +4,24 @@
 use detect::{HopValues, Metric};
 
 use super::State;
-use super::flows::{Flags, InitialHops, Marks};
+use super::flows::{Flags, FlowParts, InitialHops, Marks};
 use super::hops::{HopState, PacketValues};
 use super::removals::Removed;
 use crate::decode::{ABSENT, EventContext, Head, Hops, MAX_HOPS, NO_VALUE};
 use crate::event::{Basis, Kind, Nanos, Output};
 
-/// Conclusion from a report's remaining hop count: whether nodes removed records from its packet ("relieved" it).
+/// Part of the path that a report's INT stack covers, concluded from the remaining hop count: nodes may have removed records
+/// from the packet and sent them in an intermediate report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Relief {
+pub(super) enum StackPart {
     /// No records were removed, as far as known: the hops may be the whole path.
-    None,
+    Whole,
     /// The hops are the end of the known path, but no record was removed: the path is shorter now.
-    Shorter,
+    ShorterPath,
     /// Records were removed, and the hops are the end of the known path.
-    End,
+    PathEnd,
     /// Records were removed: an intermediate report has shown a higher initial hop count.
-    Reported,
+    WithoutRemoved,
 }
 
 /// Temporary memory for one report at a time, reused.
@@ -65,20 +66,20 @@ impl State {
     pub(crate) fn set_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
         let completes = self.completes_path(slot, head, hops);
         self.store_path(slot, head, hops, out);
-        let looped = self.scratch.find_loop();
-        let (flow, ..) = self.flows.parts(slot);
-        let previous = flow.set_path(self.scratch.path.len() as u16, head.basis);
+        let looping_node = self.scratch.find_loop();
+        let flow = self.flows.parts(slot).flow;
+        let previous_length = flow.set_path(self.scratch.path.len() as u16, head.basis);
         // It was measured on the old path. The report sets it, unless it has no latency or lacks hops.
         flow.forget_latency();
-        flow.flags.set(Flags::LOOP, looped.is_some());
+        flow.flags.set(Flags::LOOP, looping_node.is_some());
         flow.flags
             .set(Flags::INCOMPLETE, head.all_signals().is_incomplete());
-        let kind = if previous == 0 || completes {
+        let kind = if previous_length == 0 || completes {
             Kind::New
         } else {
             Kind::PathChange
         };
-        self.emit_path(head, kind, previous, looped, out);
+        self.emit_path(head, kind, previous_length, looping_node, out);
     }
 
     /// Gives the flow in `slot` the path of an IOAM trace that lacks nodes, unless the trace is part of the flow's known path.
@@ -89,18 +90,18 @@ impl State {
         hops: H,
         out: &mut dyn Output,
     ) {
-        let (flow, _, states) = self.flows.parts(slot);
-        let same = flow.path_length() > 0
+        let FlowParts { flow, states, .. } = self.flows.parts(slot);
+        let is_same_path = flow.path_length() > 0
             && states.len() == hops.count()
             && states
                 .iter()
                 .zip(hops.records(0))
                 .all(|(state, record)| state.node == hops.node(record));
-        if same {
+        if is_same_path {
             return;
         }
         if self.is_part_of_path(slot, hops) && !self.is_path_overdue(slot, head.about.ts) {
-            self.flows.parts(slot).0.note_parts(true);
+            self.flows.parts(slot).flow.set_has_parts(true);
             return;
         }
         self.begin_int(slot);
@@ -112,7 +113,7 @@ impl State {
     /// Returns true if the hops of an incomplete report may be part of the longer path that INT carried for the flow in `slot`:
     /// some of its nodes, in its order.
     pub(super) fn is_part_of_path<H: Hops>(&mut self, slot: u32, hops: H) -> bool {
-        let (flow, _, states) = self.flows.parts(slot);
+        let FlowParts { flow, states, .. } = self.flows.parts(slot);
         if !flow.has_path_by_int() || hops.count() >= usize::from(flow.path_length()) {
             return false;
         }
@@ -127,7 +128,7 @@ impl State {
     /// Returns true if the packet's TTL expired and its hops are the first ones of the longer path that INT carried for the
     /// flow in `slot`. Such a packet proves nothing about packets that go further.
     pub(super) fn expires_on_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> bool {
-        let (flow, _, states) = self.flows.parts(slot);
+        let FlowParts { flow, states, .. } = self.flows.parts(slot);
         head.expires
             && flow.has_path_by_int()
             && hops.count() < usize::from(flow.path_length())
@@ -140,7 +141,7 @@ impl State {
     /// Returns true if the hops of an incomplete report are the path of the flow in `slot` followed by the reporter, a node
     /// that adds its own record to some reports only. Both are the same path.
     pub(super) fn is_path_and_reporter<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> bool {
-        let (flow, _, states) = self.flows.parts(slot);
+        let FlowParts { flow, states, .. } = self.flows.parts(slot);
         let is_longer = hops.count() == states.len() + 1 && states.len() == usize::from(flow.path_length());
         if !is_longer || !flow.has_path_by_int() || flow.flags.has(Flags::INCOMPLETE) {
             return false;
@@ -160,12 +161,12 @@ impl State {
     /// the path of the flow in `slot`. Then the hop count fell by more than the packet has records. The initial count comes
     /// from the report with the path, or from an intermediate report. Without an intermediate report, the hops must also be the
     /// end of the path.
-    pub(super) fn relief_of<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> Relief {
+    pub(super) fn classify_stack<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> StackPart {
         let known = self.flows.initial(slot);
         let lacks_hops = head
             .initial(hops.count())
             .is_some_and(|initial| initial < known.count());
-        let (flow, _, states) = self.flows.parts(slot);
+        let FlowParts { flow, states, .. } = self.flows.parts(slot);
         let is_stored = states.len() == usize::from(flow.path_length()) && flow.has_path_by_int();
         let skipped = states.len().checked_sub(hops.count()).filter(|skipped| {
             let nodes = hops.records(0).map(|record| hops.node(record));
@@ -173,11 +174,11 @@ impl State {
         });
         match skipped {
             // The whole path, in packets that begin with another hop count.
-            Some(0) if !flow.flags.has(Flags::INCOMPLETE) => Relief::None,
-            Some(1..) if lacks_hops => Relief::End,
-            Some(1..) => Relief::Shorter,
-            _ if lacks_hops && known.is_relieved() => Relief::Reported,
-            _ => Relief::None,
+            Some(0) if !flow.flags.has(Flags::INCOMPLETE) => StackPart::Whole,
+            Some(1..) if lacks_hops => StackPart::PathEnd,
+            Some(1..) => StackPart::ShorterPath,
+            _ if lacks_hops && known.has_intermediate_reports() => StackPart::WithoutRemoved,
+            _ => StackPart::Whole,
         }
     }
 
@@ -185,7 +186,7 @@ impl State {
     /// others.
     #[cold]
     #[inline(never)]
-    pub(super) fn note_relief(&mut self, slot: u32, head: &Head, hops: usize) {
+    pub(super) fn apply_intermediate(&mut self, slot: u32, head: &Head, hops: usize) {
         let known = self.flows.initial(slot).count();
         let initial = head.initial(hops).unwrap_or(0);
         self.flows
@@ -195,11 +196,11 @@ impl State {
         self.postcards
             .flow_mut(slot)
             .count_unconfirmed(true, head.about.ts);
-        let (flow, ..) = self.flows.parts(slot);
+        let flow = self.flows.parts(slot).flow;
         if flow.has_path_by_int() && known != 0 && known < initial {
             // The known path came from a packet that had lost records.
             flow.flags.set(Flags::INCOMPLETE, true);
-            flow.note_parts(true);
+            flow.set_has_parts(true);
             self.end_int(slot);
         }
     }
@@ -207,7 +208,7 @@ impl State {
     /// Counts a report with a part of the path of the flow in `slot`. Returns true if only such reports arrived for so long
     /// that the path may have changed.
     pub(super) fn is_path_overdue(&mut self, slot: u32, now: Nanos) -> bool {
-        let is_first = !self.flows.parts(slot).0.has_parts();
+        let is_first = !self.flows.parts(slot).flow.has_parts();
         self.postcards.reserve_flow(slot);
         self.postcards.flow_mut(slot).count_unconfirmed(is_first, now)
     }
@@ -216,7 +217,7 @@ impl State {
     /// packet, and the hops contain all of it. The reporter may be missing now, because it adds its own record to some reports
     /// only.
     fn completes_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> bool {
-        let (flow, _, states) = self.flows.parts(slot);
+        let FlowParts { flow, states, .. } = self.flows.parts(slot);
         let mut states = &*states;
         if !flow.flags.has(Flags::INCOMPLETE) || flow.path_length() == 0 {
             return false;
@@ -236,8 +237,8 @@ impl State {
     /// Prepares for a report with INT that may be the first after postcards. If the flow's path is not from INT, its values
     /// were measured differently, so the report's values are reported like those of a new flow.
     pub(super) fn begin_int(&mut self, slot: u32) {
-        let (flow, cold, states) = self.flows.parts(slot);
-        flow.note_postcards(false);
+        let FlowParts { flow, cold, states } = self.flows.parts(slot);
+        flow.set_has_postcards(false);
         if !flow.has_path_by_int() {
             states.iter_mut().for_each(|state| state.last_reported = ABSENT);
             (flow.latency, cold.last_reported) = (NO_VALUE, NO_VALUE);
@@ -248,7 +249,7 @@ impl State {
 
     /// Invalidates the INT path of the flow in `slot`, and the latency that INT measured.
     pub(crate) fn end_int(&mut self, slot: u32) {
-        let (flow, ..) = self.flows.parts(slot);
+        let flow = self.flows.parts(slot).flow;
         flow.forget_latency();
         self.forget_filtered_path(slot);
     }
@@ -256,7 +257,7 @@ impl State {
     /// Lets a filter forget its copy of the path of the flow in `slot`.
     pub(crate) fn forget_filtered_path(&mut self, slot: u32) {
         if let Some(removals) = &mut self.removals {
-            removals.push(Removed::Path(self.flows.parts(slot).0.key));
+            removals.push(Removed::Path(self.flows.parts(slot).flow.key));
         }
     }
 
@@ -267,19 +268,19 @@ impl State {
     pub(crate) fn forget_path(&mut self, slot: u32, about: &EventContext, out: &mut dyn Output) {
         self.leave_topology(slot);
         self.flows.resize_path(slot, 0);
-        let (flow, ..) = self.flows.parts(slot);
+        let flow = self.flows.parts(slot).flow;
         flow.end_rules(&mut self.detection.emitter(about, 0, out));
         flow.set_path(0, Basis::Measured);
         flow.flags.set(Flags::LOOP, false);
         flow.flags.set(Flags::INCOMPLETE, false);
-        flow.marks.set(Marks::UNTRIED, true);
+        flow.marks.set(Marks::HOPS_CHANGED, true);
         self.end_int(slot);
     }
 
     /// Stores the nodes of `hops` as the path of the flow in `slot`, as many as fit.
     fn store_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
         let count = hops.count().min(MAX_HOPS);
-        if let Some(victim) = self.flows.make_room(slot, count, self.second) {
+        if let Some(victim) = self.flows.find_flow_to_evict(slot, count, self.second) {
             self.remove(victim, head.about.ts, out);
         }
         self.scratch.path.clear();
@@ -297,32 +298,32 @@ impl State {
         hops: H,
         out: &mut dyn Output,
     ) -> bool {
-        let (flow, ..) = self.flows.parts(slot);
+        let flow = self.flows.parts(slot).flow;
         if !flow.flags.has(Flags::RETRY) {
             return false;
         }
         flow.flags.set(Flags::RETRY, false);
-        let before = flow.hops;
+        let previous_hops = flow.hops;
         self.store_path(slot, head, hops, out);
-        self.flows.parts(slot).0.hops > before
+        self.flows.parts(slot).flow.hops > previous_hops
     }
 
     fn emit_path(
         &mut self,
         head: &Head,
         kind: Kind,
-        previous: u16,
-        looped: Option<u32>,
+        previous_length: u16,
+        looping_node: Option<u32>,
         out: &mut dyn Output,
     ) {
         let path = &self.scratch.path;
         let mut emitter = self.detection.emitter(&head.about, 0, out);
         let mut event = emitter.event(kind, Metric::FlowPath);
         event.value = Some(path.len() as u64);
-        event.previous = (previous != 0).then_some(u64::from(previous));
+        event.previous = (previous_length != 0).then_some(u64::from(previous_length));
         event.basis = head.basis;
         emitter.emit(event, path);
-        if let Some(node) = looped {
+        if let Some(node) = looping_node {
             let mut event = emitter.event(Kind::PathLoop, Metric::FlowPath);
             event.value = Some(path.len() as u64);
             (event.node, event.basis) = (Some(node), head.basis);
@@ -339,30 +340,31 @@ impl State {
             packet_values: old_values,
             ..
         } = &mut self.scratch;
-        let (_, _, hops) = self.flows.hot_parts(slot);
+        let hops = self.flows.hot_parts(slot).hops;
         old.clear();
         old.extend_from_slice(hops.states);
         old_values.clear();
         old_values.extend_from_slice(hops.values);
         self.flows.resize_path(slot, path.len());
-        let (_, _, hops) = self.flows.hot_parts(slot);
-        for (at, ((state, values), &node)) in hops.iter_mut().zip(path.iter()).enumerate() {
-            let same_place = Some(at).filter(|at| old.get(*at).is_some_and(|known| known.node == node));
+        let hops = self.flows.hot_parts(slot).hops;
+        for (index, ((state, values), &node)) in hops.iter_mut().zip(path.iter()).enumerate() {
+            let same_index =
+                Some(index).filter(|index| old.get(*index).is_some_and(|known| known.node == node));
             // For long paths only nodes at the same position are compared, to keep the work linear.
             let search = if old.len() <= 32 { old.as_slice() } else { &[] };
-            let known = same_place.or_else(|| search.iter().position(|known| known.node == node));
+            let known = same_index.or_else(|| search.iter().position(|known| known.node == node));
             if let Some(known) = known {
                 (*state, *values) = (old[known], old_values[known]);
             }
             state.node = node;
         }
-        self.flows.parts(slot).0.marks.set(Marks::UNTRIED, true);
+        self.flows.parts(slot).flow.marks.set(Marks::HOPS_CHANGED, true);
     }
 
     /// Adds a hop state for `node` to a flow without a path, unless it already has one.
     #[inline]
     pub(super) fn add_hop_without_path(&mut self, slot: u32, node: u32) {
-        let (flow, _, states) = self.flows.parts(slot);
+        let FlowParts { flow, states, .. } = self.flows.parts(slot);
         let known = states.iter().any(|state| state.node == node);
         if !known && flow.path_length() == 0 && states.len() < MAX_HOPS {
             self.append_hop(slot, node);
@@ -373,7 +375,7 @@ impl State {
     fn append_hop(&mut self, slot: u32, node: u32) {
         let path = &mut self.scratch.path;
         path.clear();
-        path.extend(self.flows.parts(slot).2.iter().map(|state| state.node));
+        path.extend(self.flows.parts(slot).states.iter().map(|state| state.node));
         path.push(node);
         self.resize_states(slot);
     }
@@ -383,7 +385,7 @@ impl State {
         if !self.flows.is_used(slot) {
             return false;
         }
-        let (flow, _, states) = self.flows.parts(slot);
+        let FlowParts { flow, states, .. } = self.flows.parts(slot);
         let path = &mut self.scratch.path;
         path.clear();
         // Without a path, the stored states belong to nodes that sent postcards.

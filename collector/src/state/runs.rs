@@ -15,7 +15,7 @@ const CLASSES: [usize; 14] = [2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 2
 const MAX_RUNS: usize = PAGE / CLASSES[0];
 
 /// Number of pages of a class that a search for the emptiest visits.
-const SOUGHT: usize = 8;
+const PAGES_PER_SEARCH: usize = 8;
 
 /// Null value of a page number.
 const NONE: u32 = u32::MAX;
@@ -78,9 +78,10 @@ pub(crate) struct Runs {
     /// Position of the first page.
     base: usize,
     /// Head of the list of empty pages.
-    pool: u32,
-    /// Head of the list of partly used pages of each class; and the number of free runs of each class.
-    partial: [u32; CLASSES.len()],
+    empty_pages: u32,
+    /// Head of the list of partly used pages of each class.
+    partly_used: [u32; CLASSES.len()],
+    /// Number of free runs of each class.
     free_runs: [usize; CLASSES.len()],
     used_hops: usize,
 }
@@ -93,8 +94,8 @@ impl Runs {
             owners: Vec::with_capacity(max_pages * MAX_RUNS),
             max_pages,
             base,
-            pool: NONE,
-            partial: [NONE; CLASSES.len()],
+            empty_pages: NONE,
+            partly_used: [NONE; CLASSES.len()],
             free_runs: [0; CLASSES.len()],
             used_hops: 0,
         }
@@ -123,9 +124,11 @@ impl Runs {
     /// Returns true if a run for `hops` hops is available, possibly after moving others.
     pub(crate) fn has_room(&self, hops: usize) -> bool {
         hops == 0
-            || self.pool != NONE
+            || self.empty_pages != NONE
             || self.pages.len() < self.max_pages
-            || self.partial[class_of(hops)..].iter().any(|page| *page != NONE)
+            || self.partly_used[class_of(hops)..]
+                .iter()
+                .any(|page| *page != NONE)
             || self.sparsest().is_some()
     }
 
@@ -136,14 +139,14 @@ impl Runs {
             return Run::EMPTY;
         }
         let class = class_of(hops);
-        if self.partial[class] == NONE && (self.has_page() || self.empty_page(&mut relocate)) {
+        if self.partly_used[class] == NONE && (self.has_page() || self.empty_page(&mut relocate)) {
             self.add_page(class);
         }
         let longer = class..CLASSES.len();
         let shorter = (0..class).rev();
         longer
             .chain(shorter)
-            .find_map(|class| self.take(class, owner))
+            .find_map(|class| self.allocate_in(class, owner))
             .unwrap_or(Run::EMPTY)
     }
 
@@ -151,44 +154,44 @@ impl Runs {
         let class = usize::from(run.class);
         let Some(length) = CLASSES.get(class) else { return };
         let position = run.start as usize - self.base;
-        let at = position / PAGE;
-        let page = &mut self.pages[at];
+        let page_index = position / PAGE;
+        let page = &mut self.pages[page_index];
         let was_full = page.free == 0;
         page.free |= 1 << (position % PAGE / length);
         page.used -= 1;
-        let empty = page.used == 0;
+        let is_empty = page.used == 0;
         self.free_runs[class] += 1;
         self.used_hops -= length;
-        match (was_full, empty) {
-            (true, false) => self.link(at),
+        match (was_full, is_empty) {
+            (true, false) => self.link(page_index),
             (false, true) => {
-                self.unlink(at);
-                self.return_page(at);
+                self.unlink(page_index);
+                self.return_page(page_index);
             }
-            (true, true) => self.return_page(at),
+            (true, true) => self.return_page(page_index),
             (false, false) => {}
         }
     }
 
     fn has_page(&self) -> bool {
-        self.pool != NONE || self.pages.len() < self.max_pages
+        self.empty_pages != NONE || self.pages.len() < self.max_pages
     }
 
     /// Allocates a free run from a class's partly used pages.
-    fn take(&mut self, class: usize, owner: u32) -> Option<Run> {
-        let at = self.partial[class] as usize;
-        let page = self.pages.get_mut(at)?;
+    fn allocate_in(&mut self, class: usize, owner: u32) -> Option<Run> {
+        let page_index = self.partly_used[class] as usize;
+        let page = self.pages.get_mut(page_index)?;
         let number = page.free.trailing_zeros() as usize;
         page.free &= page.free - 1;
         page.used += 1;
         if page.free == 0 {
-            self.unlink(at);
+            self.unlink(page_index);
         }
         self.free_runs[class] -= 1;
         self.used_hops += CLASSES[class];
-        self.owners[at * MAX_RUNS + number] = owner;
+        self.owners[page_index * MAX_RUNS + number] = owner;
         Some(Run {
-            start: self.start(at, number * CLASSES[class]),
+            start: self.start(page_index, number * CLASSES[class]),
             class: class as u8,
         })
     }
@@ -208,11 +211,11 @@ impl Runs {
             class: class as u8,
             used: 0,
         };
-        let at = self.pool as usize;
-        if let Some(pooled) = self.pages.get_mut(at) {
-            self.pool = pooled.next;
+        let page_index = self.empty_pages as usize;
+        if let Some(pooled) = self.pages.get_mut(page_index) {
+            self.empty_pages = pooled.next;
             *pooled = page;
-            self.link(at);
+            self.link(page_index);
         } else {
             self.pages.push(page);
             self.owners.resize(self.pages.len() * MAX_RUNS, NONE);
@@ -222,11 +225,11 @@ impl Runs {
     }
 
     /// Returns a page without used runs to the pool. The page is already unlinked.
-    fn return_page(&mut self, at: usize) {
-        let class = usize::from(self.pages[at].class);
+    fn return_page(&mut self, page_index: usize) {
+        let class = usize::from(self.pages[page_index].class);
         self.free_runs[class] -= PAGE / CLASSES[class];
-        self.pages[at].next = self.pool;
-        self.pool = at as u32;
+        self.pages[page_index].next = self.empty_pages;
+        self.empty_pages = page_index as u32;
     }
 
     /// Returns the class with the most free memory in runs, if that amounts to at least a page.
@@ -241,21 +244,23 @@ impl Runs {
         let Some(class) = self.sparsest() else {
             return false;
         };
-        let pages = std::iter::successors(Some(self.partial[class]), |at| {
-            self.pages.get(*at as usize).map(|page| page.next)
+        let pages = std::iter::successors(Some(self.partly_used[class]), |page_index| {
+            self.pages.get(*page_index as usize).map(|page| page.next)
         });
-        let pages = pages.take(SOUGHT).filter(|at| *at != NONE);
-        let Some(at) = pages.min_by_key(|at| self.pages[*at as usize].used) else {
+        let pages = pages
+            .take(PAGES_PER_SEARCH)
+            .filter(|page_index| *page_index != NONE);
+        let Some(page_index) = pages.min_by_key(|page_index| self.pages[*page_index as usize].used) else {
             return false;
         };
-        let at = at as usize;
-        self.unlink(at);
+        let page_index = page_index as usize;
+        self.unlink(page_index);
         let length = CLASSES[class];
-        let free = self.pages[at].free;
+        let free = self.pages[page_index].free;
         for number in (0..PAGE / length).filter(|number| free >> number & 1 == 0) {
-            let owner = self.owners[at * MAX_RUNS + number];
+            let owner = self.owners[page_index * MAX_RUNS + number];
             // Other pages have enough free runs: the free runs of all pages amount to at least a page.
-            let Some(run) = self.take(class, owner) else {
+            let Some(run) = self.allocate_in(class, owner) else {
                 continue;
             };
             self.used_hops -= length;
@@ -263,35 +268,35 @@ impl Runs {
             self.free_runs[class] += 1;
             relocate(Relocation {
                 owner,
-                from: self.start(at, number * length),
+                from: self.start(page_index, number * length),
                 run,
             });
         }
-        self.pages[at].used = 0;
-        self.return_page(at);
+        self.pages[page_index].used = 0;
+        self.return_page(page_index);
         true
     }
 
     /// Puts a page first in its class's list: it was full or is new, so it should fill up before others.
-    fn link(&mut self, at: usize) {
-        let class = usize::from(self.pages[at].class);
-        let next = std::mem::replace(&mut self.partial[class], at as u32);
-        (self.pages[at].next, self.pages[at].previous) = (next, NONE);
+    fn link(&mut self, page_index: usize) {
+        let class = usize::from(self.pages[page_index].class);
+        let next = std::mem::replace(&mut self.partly_used[class], page_index as u32);
+        (self.pages[page_index].next, self.pages[page_index].previous) = (next, NONE);
         if let Some(next) = self.pages.get_mut(next as usize) {
-            next.previous = at as u32;
+            next.previous = page_index as u32;
         }
     }
 
-    fn unlink(&mut self, at: usize) {
+    fn unlink(&mut self, page_index: usize) {
         let Page {
             next,
             previous,
             class,
             ..
-        } = self.pages[at];
+        } = self.pages[page_index];
         match self.pages.get_mut(previous as usize) {
             Some(previous) => previous.next = next,
-            None => self.partial[usize::from(class)] = next,
+            None => self.partly_used[usize::from(class)] = next,
         }
         if let Some(next) = self.pages.get_mut(next as usize) {
             next.previous = previous;
@@ -382,7 +387,7 @@ mod tests {
         fn partial_pages(&self) -> impl Iterator<Item = &Page> {
             let page = |at: u32| self.runs.pages.get(at as usize);
             let list = move |first: u32| std::iter::successors(page(first), move |at| page(at.next));
-            self.runs.partial.iter().flat_map(move |first| list(*first))
+            self.runs.partly_used.iter().flat_map(move |first| list(*first))
         }
     }
 

@@ -61,8 +61,28 @@ pub(crate) struct Key {
     pub(crate) part: u32,
 }
 
-/// (Node, interface, queue); each `None` if it does not apply.
-pub(crate) type Ids = (Option<u32>, Option<u32>, Option<u8>);
+/// The node, interface and queue that a value is about; each `None` if it does not apply.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Subject {
+    pub(crate) node: Option<u32>,
+    pub(crate) interface: Option<u32>,
+    pub(crate) queue: Option<u8>,
+}
+
+/// A reported value of a summary, and the one reported before.
+#[derive(Clone, Copy)]
+pub(crate) struct MergedChange {
+    pub(crate) value: u64,
+    pub(crate) previous: Option<u64>,
+}
+
+/// A key that was removed from its series.
+pub(crate) struct RemovedKey {
+    pub(crate) key: Key,
+    /// Hash of the key's first report.
+    pub(crate) first_report_hash: u64,
+    pub(crate) latest: Option<u64>,
+}
 
 impl Key {
     pub(crate) const fn new(node: u32, part: u32) -> Self {
@@ -77,20 +97,23 @@ impl Key {
         Self::new(node, queue | port << QUEUE_BITS)
     }
 
-    /// Returns the ids of a series of `metric`.
-    pub(crate) fn ids(self, metric: Metric) -> Ids {
-        let node = present(self.node);
+    /// Returns the subject of a series of `metric`.
+    pub(crate) fn subject(self, metric: Metric) -> Subject {
+        let subject = Subject {
+            node: present(self.node),
+            ..Subject::default()
+        };
         match metric {
-            Metric::LinkUtilization => (node, present(self.part), None),
-            Metric::QueueOccupancy | Metric::QueueCongestion => {
-                let queue = self.part & ((1 << QUEUE_BITS) - 1);
-                (
-                    node,
-                    (self.part >> QUEUE_BITS).checked_sub(1),
-                    u8::try_from(queue).ok(),
-                )
-            }
-            _ => (node, None, None),
+            Metric::LinkUtilization => Subject {
+                interface: present(self.part),
+                ..subject
+            },
+            Metric::QueueOccupancy | Metric::QueueCongestion => Subject {
+                interface: (self.part >> QUEUE_BITS).checked_sub(1),
+                queue: u8::try_from(self.part & ((1 << QUEUE_BITS) - 1)).ok(),
+                ..subject
+            },
+            _ => subject,
         }
     }
 }
@@ -115,7 +138,7 @@ const _: () = assert!(size_of::<Hot>() == 64);
 /// The fields that only samples, events and the end of a second access.
 #[derive(Clone, Debug)]
 struct Cold {
-    used: bool,
+    is_used: bool,
     /// The last reported value.
     last_reported: Option<u64>,
     second: Totals,
@@ -143,7 +166,7 @@ struct Cold {
     /// The profile of the report that last looked up the slot.
     profile: u8,
     /// Hash of the key's first report, which distinguishes a key that comes back from the earlier one.
-    born: u64,
+    first_report_hash: u64,
 }
 
 /// The report on whose behalf a slot is looked up.
@@ -247,8 +270,8 @@ impl Series {
     }
 
     /// Sets the minimum of all active thresholds.
-    pub(crate) fn set_threshold(&mut self, least: u64) {
-        self.threshold = least;
+    pub(crate) fn set_threshold(&mut self, min_threshold: u64) {
+        self.threshold = min_threshold;
         self.hot.iter_mut().for_each(|hot| hot.deadband = Deadband::EMPTY);
     }
 
@@ -316,7 +339,7 @@ impl Series {
         cause: Cause,
         merged: &Merged,
         threshold: u64,
-    ) -> Option<(u64, Option<u64>)> {
+    ) -> Option<MergedChange> {
         let slot = self.slot(key, cause) as usize;
         let hot = self.hot.get_mut(slot)?;
         let cold = self.cold.get_mut(slot)?;
@@ -335,7 +358,10 @@ impl Series {
             Some(last_reported) => merged.outside(last_reported, threshold)?,
         };
         cold.last_reported = Some(value);
-        Some((value, last_reported))
+        Some(MergedChange {
+            value,
+            previous: last_reported,
+        })
     }
 
     /// Adds a value of a known key without an event: it lies within the threshold of the last reported value. `slot` caches the
@@ -378,9 +404,9 @@ impl Series {
     }
 
     #[cold]
-    fn insert(&mut self, key: Key, hash: u64, born: u64) -> u32 {
-        let full = self.free.is_empty() && self.hot.len() == self.capacity;
-        let InsertSlot::Free(position) = self.index.find_way(hash, 0, full) else {
+    fn insert(&mut self, key: Key, hash: u64, first_report_hash: u64) -> u32 {
+        let is_full = self.free.is_empty() && self.hot.len() == self.capacity;
+        let InsertSlot::Free(position) = self.index.find_way(hash, 0, is_full) else {
             self.refused += 1;
             return NO_SLOT;
         };
@@ -393,7 +419,7 @@ impl Series {
             key,
         };
         let cold = Cold {
-            used: true,
+            is_used: true,
             last_reported: None,
             second: Totals::NOTHING,
             minute: Totals::NOTHING,
@@ -408,7 +434,7 @@ impl Series {
             had_implausible: false,
             last: Summary::default(),
             profile: 0,
-            born,
+            first_report_hash,
         };
         let slot = if let Some(slot) = self.free.pop() {
             (self.hot[slot as usize], self.cold[slot as usize]) = (hot, cold);
@@ -427,63 +453,69 @@ impl Series {
     }
 
     /// Counts an implausible value. It keeps the key alive, but is in no total.
-    pub(crate) fn note_implausible(&mut self, slot: u32) {
+    pub(crate) fn count_implausible(&mut self, slot: u32) {
         if let Some(cold) = self.cold.get_mut(slot as usize) {
             cold.implausible += 1;
             cold.had_implausible = true;
         }
     }
 
-    /// Ends a second for all series at once. Calls `expired` for each removed key with (key, hash of its first report, latest
-    /// value). Returns true if a key was removed.
+    /// Ends a second for all series at once. Calls `expired` for each removed key. Returns true if a key was removed.
     pub(crate) fn close(
         &mut self,
         closing: Closing,
         sketches: &mut Sketches,
         out: &mut dyn Output,
-        mut expired: impl FnMut(Key, u64, Option<u64>, &mut dyn Output),
+        mut expired: impl FnMut(RemovedKey, &mut dyn Output),
     ) -> bool {
         self.drain(usize::MAX, sketches, out);
-        let mut forgotten = false;
+        let mut has_removed = false;
         let mut excess = (self.hot.len() - self.free.len()).saturating_sub(self.capacity / 2);
         for slot in 0..self.hot.len() {
-            if !self.cold[slot].used {
+            if !self.cold[slot].is_used {
                 continue;
             }
             let cold = &mut self.cold[slot];
-            close_one(&mut self.hot[slot], cold, closing);
+            close_series(&mut self.hot[slot], cold, closing);
             let makes_room = excess > 0 && cold.active_seconds <= 1 && cold.idle > NEWCOMER_TIMEOUT;
             if cold.idle > closing.timeout || makes_room {
-                self.forget(slot, closing, sketches, out, &mut expired);
-                forgotten = true;
+                self.remove(slot, closing, sketches, out, &mut expired);
+                has_removed = true;
                 excess = excess.saturating_sub(1);
             }
         }
         self.pending = 0;
         self.closing = Some(closing);
-        forgotten
+        has_removed
     }
 
     /// Removes a key, after reporting its last second and its current minute if they have values.
-    fn forget(
+    fn remove(
         &mut self,
         slot: usize,
         closing: Closing,
         sketches: &mut Sketches,
         out: &mut dyn Output,
-        expired: &mut impl FnMut(Key, u64, Option<u64>, &mut dyn Output),
+        expired: &mut impl FnMut(RemovedKey, &mut dyn Output),
     ) {
         let key = self.hot[slot].key;
         let latest = self.hot[slot].latest;
         let cold = &mut self.cold[slot];
         let latest = (cold.values > 0).then_some(latest);
-        let born = cold.born;
+        let first_report_hash = cold.first_report_hash;
         if cold.minute.count > 0 {
             cold.closed_minute = std::mem::replace(&mut cold.minute, Totals::NOTHING);
         }
         self.report_closed(slot, closing, sketches, out);
-        self.cold[slot].used = false;
-        expired(key, born, latest, out);
+        self.cold[slot].is_used = false;
+        expired(
+            RemovedKey {
+                key,
+                first_report_hash,
+                latest,
+            },
+            out,
+        );
         self.hot[slot].deadband = Deadband::EMPTY;
         self.index.remove(self.hash(key), slot as u32);
         self.free.push(slot as u32);
@@ -537,8 +569,8 @@ impl Series {
     }
 
     /// Returns node, interface and queue of a key.
-    pub(crate) fn ids(&self, key: Key) -> Ids {
-        key.ids(self.metric)
+    pub(crate) fn subject(&self, key: Key) -> Subject {
+        key.subject(self.metric)
     }
 
     /// Returns the number of keys whose finished intervals have not been visited yet.
@@ -551,7 +583,11 @@ impl Series {
     }
 
     fn rollup(&self, key: Key, ts: Nanos, interval: u32, summary: &Summary) -> Rollup {
-        let (node, interface, queue) = self.ids(key);
+        let Subject {
+            node,
+            interface,
+            queue,
+        } = self.subject(key);
         Rollup {
             ts,
             interval,
@@ -595,7 +631,7 @@ impl Series {
         // Values of the current second are still in the hot part, and not counted in the cold one.
         let has_values_now = hot.gap != hot.countdown || cold.second.count > 0;
         let age = if has_values_now { 0 } else { cold.idle + 1 };
-        cold.used.then_some((
+        cold.is_used.then_some((
             hot.key,
             LatestView {
                 value: hot.latest,
@@ -611,9 +647,9 @@ impl Series {
         let cold = self.cold.get(slots).unwrap_or_default();
         hot.iter()
             .zip(cold)
-            .filter(|(_, cold)| cold.used)
+            .filter(|(_, cold)| cold.is_used)
             .map(|(hot, cold)| {
-                let (_, interface, queue) = self.ids(hot.key);
+                let Subject { interface, queue, .. } = self.subject(hot.key);
                 SeriesView {
                     node: hot.key.node,
                     part: hot.key.part,
@@ -662,7 +698,7 @@ fn sample(hot: &mut Hot, cold: &mut Cold, value: u64, jitter: &mut Jitter, sketc
     hot.countdown = hot.gap;
 }
 
-fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
+fn close_series(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
     cold.second.count += u64::from(hot.gap - hot.countdown);
     cold.second.sum = hot.sum;
     if cold.second.count == 0 && !cold.had_implausible {

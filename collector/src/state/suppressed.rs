@@ -4,6 +4,7 @@ use detect::Metric;
 use wire::FlowKey;
 
 use super::State;
+use super::flows::HotFlowParts;
 use super::series::Key;
 use crate::decode::{ABSENT, NO_VALUE};
 use crate::event::{Basis, Nanos, Output};
@@ -89,17 +90,21 @@ impl State {
         if suppressed.reports == 0 {
             return true;
         }
-        let (flow, ..) = self.flows.parts(slot);
+        let flow = self.flows.parts(slot).flow;
         let before = flow.reports;
         flow.reports = before.saturating_add(suppressed.reports);
         // A filter suppresses only reports with all nodes.
-        flow.note_parts(false);
+        flow.set_has_parts(false);
         flow.last_seen = flow.last_seen.max(suppressed.last_seen);
         if before < 2 && flow.reports >= 2 {
             self.flows.touch(slot, self.second);
         }
         self.refresh_if_due(slot, out);
-        let (flow, cold, stored) = self.flows.hot_parts(slot);
+        let HotFlowParts {
+            flow,
+            cold,
+            hops: stored,
+        } = self.flows.hot_parts(slot);
         let cold = cold.get();
         if !flow.has_path_by_int() {
             return suppressed.hops.is_empty();
@@ -109,9 +114,10 @@ impl State {
         }
         if let Some(latency) = suppressed.latency {
             flow.latency = latency;
-            flow.sum = flow.sum.saturating_add(latency);
-            flow.count = flow.count.wrapping_add(1);
-            (cold.least, cold.greatest) = (cold.least.min(latency), cold.greatest.max(latency));
+            flow.latency_sum = flow.latency_sum.saturating_add(latency);
+            flow.latency_count = flow.latency_count.wrapping_add(1);
+            (cold.min_latency, cold.max_latency) =
+                (cold.min_latency.min(latency), cold.max_latency.max(latency));
         }
         let same = stored.states.len() == suppressed.hops.len()
             && stored

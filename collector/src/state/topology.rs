@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::State;
-use super::flows::{Flow, Marks};
+use super::flows::{Flow, FlowParts, HotFlowParts, Marks};
 use super::hops::{HopState, PacketValues};
 use super::runs::{PAGE, Run, Runs};
 use super::series::{Key, Series};
@@ -384,7 +384,7 @@ impl State {
         self.account_flow(slot, true);
         let Self { flows, topology, .. } = self;
         if flows.is_used(slot) {
-            let (flow, _, states) = flows.parts(slot);
+            let FlowParts { flow, states, .. } = flows.parts(slot);
             topology.leave(flow, states);
         }
     }
@@ -392,9 +392,9 @@ impl State {
     /// Counts the flow in `slot`; called after its path or nodes and the values of its report were applied.
     pub(crate) fn enter_topology(&mut self, slot: u32) {
         let Self { flows, topology, .. } = self;
-        let (flow, _, states) = flows.parts(slot);
-        if flow.marks.has(Marks::UNTRIED) {
-            flow.marks.set(Marks::UNTRIED, false);
+        let FlowParts { flow, states, .. } = flows.parts(slot);
+        if flow.marks.has(Marks::HOPS_CHANGED) {
+            flow.marks.set(Marks::HOPS_CHANGED, false);
             topology.enter(flow, states, true);
             self.account_flow(slot, false);
         }
@@ -422,16 +422,20 @@ impl State {
         if !flows.is_used(slot) {
             return 0;
         }
-        let (flow, cold, stored) = flows.hot_parts(slot);
+        let HotFlowParts {
+            flow,
+            cold,
+            hops: stored,
+        } = flows.hot_parts(slot);
         let cold = cold.get();
-        let reports = (flow.reports as u32).wrapping_sub(cold.accounted);
-        if reports == 0 || flow.marks.has(Marks::UNTRIED) {
+        let reports = (flow.reports as u32).wrapping_sub(cold.accounted_reports);
+        if reports == 0 || flow.marks.has(Marks::HOPS_CHANGED) {
             return 0;
         }
         if !flow.marks.has(Marks::NETWORK) || flow.path_length() > 0 && !flow.marks.has(Marks::PATH) {
             topology.enter(flow, stored.states, false);
         }
-        cold.accounted = flow.reports as u32;
+        cold.accounted_reports = flow.reports as u32;
         if flow.marks.has(Marks::NETWORK) {
             topology.account(flow, reports, leaves, second, stored.states, stored.values);
         }

@@ -5,9 +5,9 @@ use detect::observation::NO_NODE;
 use detect::{HopValues, Observation};
 
 use super::State;
-use super::flows::{Flags, InitialHops};
+use super::flows::{Flags, FlowParts, HotFlowParts, InitialHops};
 use super::hops::{HopState, PacketValues};
-use super::path::Relief;
+use super::path::StackPart;
 use super::rule_regions::AppliedHops;
 use crate::decode::{ABSENT, Head, Hops, NO_VALUE, Reading, is_plausible};
 use crate::event::{Event, Kind, Output};
@@ -41,8 +41,12 @@ impl State {
     /// Applies the values of a report about the flow in `slot`, and its path if it has changed.
     #[inline(always)]
     pub(super) fn update<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
-        let (flow, cold, stored) = self.flows.hot_parts(slot);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
+        let HotFlowParts {
+            flow,
+            cold,
+            hops: stored,
+        } = self.flows.hot_parts(slot);
+        let mut emitter = self.detection.emitter(&head.about, flow.threshold_set, out);
         let count = hops.count();
         let deadband = flow.hop_deadband;
         let mut latency = 0_u64;
@@ -88,7 +92,7 @@ impl State {
         }
         let total = if complete { latency } else { NO_VALUE };
         let latency = flow.apply(cold, head, hops, total, &mut emitter);
-        let twice = flow.reports == 2;
+        let is_second_report = flow.reports == 2;
         let true_rules = flow.rules;
         if self.detection.has_rules()
             && !self.detection.is_settled_by_latency(slot, true_rules, latency)
@@ -96,7 +100,7 @@ impl State {
         {
             self.observe_hops(slot, head, hops, latency, out);
         }
-        if twice {
+        if is_second_report {
             // Two reports establish a flow. After that, one update per second is enough; see `refresh`.
             self.flows.touch(slot, self.second);
         }
@@ -113,7 +117,9 @@ impl State {
         complete: bool,
         out: &mut dyn Output,
     ) -> bool {
-        let (flow, _, stored) = self.flows.hot_parts(slot);
+        let HotFlowParts {
+            flow, hops: stored, ..
+        } = self.flows.hot_parts(slot);
         let looped = flow.flags.has(Flags::LOOP);
         let hops = AppliedHops {
             states: stored.states,
@@ -166,16 +172,17 @@ impl State {
             let mut is_part = head.signals.is_incomplete()
                 && (self.is_part_of_path(slot, hops) || self.is_path_and_reporter(slot, head, hops));
             is_part |= self.expires_on_path(slot, head, hops);
-            let relief = self.relief_of(slot, head, hops);
-            let lacks_hops = matches!(relief, Relief::End | Relief::Reported);
+            let stack_part = self.classify_stack(slot, head, hops);
+            let lacks_hops = matches!(stack_part, StackPart::PathEnd | StackPart::WithoutRemoved);
             is_part |= lacks_hops;
-            let is_overdue = is_part && relief != Relief::End && self.is_path_overdue(slot, head.about.ts);
+            let is_overdue =
+                is_part && stack_part != StackPart::PathEnd && self.is_path_overdue(slot, head.about.ts);
             if is_overdue {
                 is_part = false;
                 self.forget_filtered_path(slot);
             }
             self.begin_int(slot);
-            self.flows.parts(slot).0.note_parts(is_part);
+            self.flows.parts(slot).flow.set_has_parts(is_part);
             if is_part && lacks_hops {
                 let signals = head.signals.or_incomplete(true);
                 self.update_part(slot, &Head { signals, ..*head }, hops, out);
@@ -185,14 +192,14 @@ impl State {
                 self.update_part(slot, head, hops, out);
                 return;
             }
-            if relief == Relief::Shorter {
+            if stack_part == StackPart::ShorterPath {
                 // The kernel filter still has the longer path.
                 self.forget_filtered_path(slot);
             }
-            let is_relieved = self.flows.initial(slot).is_relieved() && !is_overdue;
+            let has_intermediate_reports = self.flows.initial(slot).has_intermediate_reports() && !is_overdue;
             let initial = head.initial(hops.count()).unwrap_or(0);
             self.flows
-                .set_initial(slot, InitialHops::new(initial, is_relieved));
+                .set_initial(slot, InitialHops::new(initial, has_intermediate_reports));
         }
         self.scratch.values.clear();
         // The values of the hops that were already applied.
@@ -216,13 +223,13 @@ impl State {
         } else {
             NO_VALUE
         };
-        let (flow, cold, _) = self.flows.hot_parts(slot);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
+        let HotFlowParts { flow, cold, .. } = self.flows.hot_parts(slot);
+        let mut emitter = self.detection.emitter(&head.about, flow.threshold_set, out);
         let latency = flow.apply(cold, head, hops, total, &mut emitter);
-        let twice = flow.reports == 2;
+        let is_second_report = flow.reports == 2;
         self.enter_topology(slot);
         self.evaluate_rules(slot, head, latency, out);
-        if twice {
+        if is_second_report {
             self.flows.retry_if_truncated(slot);
             self.flows.touch(slot, self.second);
         }
@@ -232,8 +239,10 @@ impl State {
     /// latency and the rules are left alone: they need exactly the hops of the path.
     #[inline(never)]
     fn update_part<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
-        let (flow, _, stored) = self.flows.hot_parts(slot);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
+        let HotFlowParts {
+            flow, hops: stored, ..
+        } = self.flows.hot_parts(slot);
+        let mut emitter = self.detection.emitter(&head.about, flow.threshold_set, out);
         let mut states = stored.states.iter_mut().zip(stored.values);
         for record in hops.records(0) {
             let reading = hops.read(record);
@@ -255,7 +264,7 @@ impl State {
         if !self.detection.has_rules() {
             return;
         }
-        let (flow, ..) = self.flows.parts(slot);
+        let flow = self.flows.parts(slot).flow;
         let observation = Observation {
             flow_latency: (latency != NO_VALUE).then_some(latency),
             looped: flow.flags.has(Flags::LOOP),
@@ -272,7 +281,9 @@ impl State {
     #[cold]
     #[inline(never)]
     fn report_rules(&mut self, slot: u32, head: &Head, rules: u64, latency: u64, out: &mut dyn Output) {
-        let (flow, _, stored) = self.flows.parts(slot);
+        let FlowParts {
+            flow, states: stored, ..
+        } = self.flows.parts(slot);
         let observation = Observation {
             flow_latency: (latency != NO_VALUE).then_some(latency),
             looped: flow.flags.has(Flags::LOOP),
@@ -297,7 +308,7 @@ impl State {
                 }
             }
             self.detection
-                .emitter(&head.about, flow.set, out)
+                .emitter(&head.about, flow.threshold_set, out)
                 .emit(event, &[]);
         }
         flow.rules = rules;
@@ -313,11 +324,13 @@ impl State {
         sum: &mut Sum,
         out: &mut dyn Output,
     ) -> bool {
-        let (flow, _, stored) = self.flows.hot_parts(slot);
+        let HotFlowParts {
+            flow, hops: stored, ..
+        } = self.flows.hot_parts(slot);
         if usize::from(flow.path_length()) != hops.count() {
             return false;
         }
-        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
+        let mut emitter = self.detection.emitter(&head.about, flow.threshold_set, out);
         for ((state, values), record) in stored.iter_mut().skip(sum.hops).zip(hops.records(sum.hops)) {
             let reading = hops.read(record);
             if reading.node != state.node {
@@ -341,8 +354,8 @@ impl State {
         sum: &mut Sum,
         out: &mut dyn Output,
     ) {
-        let (flow, ..) = self.flows.parts(slot);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
+        let flow = self.flows.parts(slot).flow;
+        let mut emitter = self.detection.emitter(&head.about, flow.threshold_set, out);
         for record in hops.records(sum.hops) {
             let reading = hops.read(record);
             let mut state = HopState::passing(&reading);
@@ -355,8 +368,10 @@ impl State {
 
     /// Applies the values of one node of a flow, from a postcard.
     pub(super) fn update_hop(&mut self, slot: u32, head: &Head, reading: &Reading, out: &mut dyn Output) {
-        let (flow, _, stored) = self.flows.hot_parts(slot);
-        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
+        let HotFlowParts {
+            flow, hops: stored, ..
+        } = self.flows.hot_parts(slot);
+        let mut emitter = self.detection.emitter(&head.about, flow.threshold_set, out);
         let passing = (&mut HopState::passing(reading), &mut { PacketValues::NOTHING });
         let (state, values) = stored
             .iter_mut()
@@ -366,9 +381,9 @@ impl State {
             .update(state, values, reading, flow.hop_deadband, &mut emitter);
         flow.reports += 1;
         flow.last_seen = flow.last_seen.max(head.about.ts);
-        let twice = flow.reports == 2;
+        let is_second_report = flow.reports == 2;
         self.enter_topology(slot);
-        if twice {
+        if is_second_report {
             self.flows.touch(slot, self.second);
         }
     }

@@ -1,7 +1,7 @@
 //! Read-only views of the latest state of a flow and its hops, as plain values for the API and for rules.
 
 use super::State;
-use super::flows::Flags;
+use super::flows::{Flags, StoredFlow};
 use super::hops::{HopState, PacketValues};
 use super::node_metrics::SATURATED;
 use super::series::{Key, LatestView, Series};
@@ -119,7 +119,7 @@ impl State {
     }
 
     pub(crate) fn view(&self, slot: u32) -> Option<FlowView<'_>> {
-        let (flow, cold, states) = self.flows.get(slot)?;
+        let StoredFlow { flow, cold, states } = self.flows.get(slot)?;
         Some(FlowView {
             row: flow.row(cold),
             path_length: flow.path_length(),

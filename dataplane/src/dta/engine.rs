@@ -60,7 +60,8 @@ struct Compiled {
     needs_hop: bool,
     /// Bit of the mapping in a table's record, for [`Trigger::Passed`].
     bit: u8,
-    seen: u32,
+    /// Reports counted since the last one in the sample.
+    reports_since_sample: u32,
     batches: Vec<PendingBatch>,
     stats: MappingStats,
 }
@@ -73,7 +74,7 @@ struct PendingBatch {
     bytes: Vec<u8>,
     count: u8,
     /// Arrival time of the first entry, ns.
-    since: u64,
+    oldest_arrival: u64,
 }
 
 /// The reason why a mapping did not make a report.
@@ -120,7 +121,7 @@ impl Engine {
         }
         let longest = compiled
             .iter()
-            .map(|one| one.mapping.longest())
+            .map(|mapping| mapping.mapping.longest())
             .max()
             .unwrap_or(0);
         let destinations = (0..spread.collectors())
@@ -139,17 +140,17 @@ impl Engine {
     }
 
     pub(super) fn set_spread(&mut self, spread: Spread, first: u16) -> Result<(), String> {
-        let so_far = self.destinations.len();
-        let now = spread.collectors();
-        if now < so_far {
+        let current_count = self.destinations.len();
+        let new_count = spread.collectors();
+        if new_count < current_count {
             return Err(format!(
-                "there were {so_far} collectors, and now {now}; none can be taken away"
+                "there were {current_count} collectors, and now {new_count}; none can be taken away"
             ));
         }
         let longest = self.destinations.first().map_or(0, Destination::longest);
-        let more = (so_far..now).map(|number| Destination::new(number as u8, longest, first));
-        self.destinations.extend(more);
-        for batch in self.mappings.iter_mut().flat_map(|one| &mut one.batches) {
+        let added = (current_count..new_count).map(|number| Destination::new(number as u8, longest, first));
+        self.destinations.extend(added);
+        for batch in self.mappings.iter_mut().flat_map(|mapping| &mut mapping.batches) {
             batch.collector = spread.of_list(batch.list);
         }
         self.spread = spread;
@@ -163,7 +164,9 @@ impl Engine {
 
     /// Returns the mappings with their statistics.
     pub(super) fn stats(&self) -> impl ExactSizeIterator<Item = (&Mapping, &MappingStats)> {
-        self.mappings.iter().map(|one| (&one.mapping, &one.stats))
+        self.mappings
+            .iter()
+            .map(|mapping| (&mapping.mapping, &mapping.stats))
     }
 
     /// Executes the mappings of a trigger. `passed` is the set of mappings (bits) that have already reported this record.
@@ -179,8 +182,8 @@ impl Engine {
         let mut reported = passed;
         for i in 0..self.by_trigger[context.trigger as usize].len() {
             let index = usize::from(self.by_trigger[context.trigger as usize][i]);
-            let one = &self.mappings[index];
-            if one.mapping.table != table || !one.is_for(context) || one.bit & reported != 0 {
+            let compiled = &self.mappings[index];
+            if compiled.mapping.table != table || !compiled.is_for(context) || compiled.bit & reported != 0 {
                 continue;
             }
             if self.execute_mapping(index, context, now, out) {
@@ -192,11 +195,15 @@ impl Engine {
 
     /// Executes one mapping. Returns true if its conditions were met. The postcards of a path count as one report.
     fn execute_mapping(&mut self, index: usize, context: &Context<'_>, now: u64, out: &mut Outbox) -> bool {
-        let one = &self.mappings[index];
-        let postcards = matches!(one.mapping.action, Action::Postcard { .. });
-        let each = one.mapping.each_hop || (postcards && context.trigger == Trigger::Path);
-        if !each {
-            let hop = if one.needs_hop { context.last_hop() } else { None };
+        let compiled = &self.mappings[index];
+        let makes_postcards = matches!(compiled.mapping.action, Action::Postcard { .. });
+        let is_per_hop = compiled.mapping.each_hop || (makes_postcards && context.trigger == Trigger::Path);
+        if !is_per_hop {
+            let hop = if compiled.needs_hop {
+                context.last_hop()
+            } else {
+                None
+            };
             return self.execute_once(
                 index,
                 context,
@@ -209,13 +216,13 @@ impl Engine {
                 out,
             );
         }
-        let needs_hop = one.needs_hop;
-        let mut met = false;
+        let needs_hop = compiled.needs_hop;
+        let mut is_met = false;
         // A path is sampled completely or not at all.
-        let whole = postcards.then(|| one.comes_next());
+        let is_path_sampled = makes_postcards.then(|| compiled.is_next_sampled());
         for i in 0..context.hops().min(usize::from(u8::MAX)) {
             let hop = if needs_hop { context.hop(i) } else { None };
-            met |= self.execute_once(
+            is_met |= self.execute_once(
                 index,
                 context,
                 &ReportedHop {
@@ -223,14 +230,14 @@ impl Engine {
                     number: i as u8 + 1,
                 },
                 now,
-                whole,
+                is_path_sampled,
                 out,
             );
         }
-        if met && whole.is_some() {
+        if is_met && is_path_sampled.is_some() {
             self.mappings[index].sample();
         }
-        met
+        is_met
     }
 
     fn execute_once(
@@ -239,11 +246,11 @@ impl Engine {
         context: &Context<'_>,
         subject: &ReportedHop,
         now: u64,
-        chosen: Option<bool>,
+        is_sampled: Option<bool>,
         out: &mut Outbox,
     ) -> bool {
-        let one = &mut self.mappings[index];
-        if !one
+        let compiled = &mut self.mappings[index];
+        if !compiled
             .mapping
             .when
             .iter()
@@ -251,13 +258,13 @@ impl Engine {
         {
             return false;
         }
-        if !chosen.unwrap_or_else(|| one.sample()) {
+        if !is_sampled.unwrap_or_else(|| compiled.sample()) {
             return true;
         }
-        one.stats.made += 1;
-        let done = self.make(index, context, subject, now, out);
+        compiled.stats.made += 1;
+        let result = self.make_report(index, context, subject, now, out);
         let stats = &mut self.mappings[index].stats;
-        match done {
+        match result {
             Ok(SendOutcome::Sent) => stats.sent += 1,
             Ok(SendOutcome::Pending) => stats.pending += 1,
             Err(MappingError::Send(SendError::Suppressed)) => stats.suppressed += 1,
@@ -268,7 +275,7 @@ impl Engine {
         true
     }
 
-    fn make(
+    fn make_report(
         &mut self,
         index: usize,
         context: &Context<'_>,
@@ -294,10 +301,10 @@ impl Engine {
                 store,
                 copies,
                 key: fields,
-                data: parts,
+                data: fields_of_data,
             } => {
                 let len = field::write_key(fields, context, subject, now, &mut key)?;
-                let end = field::write_data(parts, context, subject, now, data)?;
+                let end = field::write_data(fields_of_data, context, subject, now, data)?;
                 Operation::KeyWrite {
                     copies: *copies,
                     store: *store,
@@ -349,7 +356,7 @@ impl Engine {
             }
         };
         let collector = operation.key().map_or(0, |key| spread.of_key(key));
-        let Some(to) = destinations.get_mut(usize::from(collector)) else {
+        let Some(destination) = destinations.get_mut(usize::from(collector)) else {
             return Err(SendError::NoRoom.into());
         };
         let delivery = Delivery {
@@ -358,7 +365,7 @@ impl Engine {
             now,
             probe: repeat.probe,
         };
-        send(to, &operation, delivery, out)?;
+        send(destination, &operation, delivery, out)?;
         *reports += 1;
         Ok(SendOutcome::Sent)
     }
@@ -376,7 +383,7 @@ impl Engine {
         let Action::Append { spread, entry, .. } = &mapping.action else {
             return Err(ValueError::Absent.into());
         };
-        let at = match batches.len() {
+        let list_index = match batches.len() {
             1 => 0,
             lists => {
                 let mut key = [0; wire::dta::hash::MAX_KEY];
@@ -385,14 +392,14 @@ impl Engine {
                 ((u64::from(hash) * lists as u64) >> 32) as usize
             }
         };
-        let Some(batch) = batches.get_mut(at) else {
+        let Some(batch) = batches.get_mut(list_index) else {
             return Err(ValueError::Absent.into());
         };
-        let to = self
+        let destination = self
             .destinations
             .get_mut(usize::from(batch.collector))
             .ok_or(SendError::NoRoom)?;
-        if to.suppresses(mapping.options.priority, now) {
+        if destination.suppresses(mapping.options.priority, now) {
             return Err(SendError::Suppressed.into());
         }
         let len = field::write_data(entry, context, subject, now, &mut self.data)?;
@@ -400,26 +407,26 @@ impl Engine {
         let slot = batch.bytes.get_mut(start..start + len).ok_or(SendError::NoRoom)?;
         slot.copy_from_slice(&self.data[..len]);
         if batch.count == 0 {
-            batch.since = now;
+            batch.oldest_arrival = now;
         }
         batch.count += 1;
-        let full = start + 2 * len > batch.bytes.len();
-        if !full && !mapping.options.immediate {
+        let is_full = start + 2 * len > batch.bytes.len();
+        if !is_full && !mapping.options.immediate {
             return Ok(SendOutcome::Pending);
         }
-        let waited = u64::from(batch.count) - 1;
+        let earlier_entries = u64::from(batch.count) - 1;
         let delivery = Delivery {
             options: mapping.options,
             reporter: self.reporter,
             now,
             probe: self.repeat.probe,
         };
-        match flush(batch, len, delivery, to, out) {
+        match flush(batch, len, delivery, destination, out) {
             Ok(()) => {
                 self.reports += 1;
                 let stats = &mut self.mappings[index].stats;
-                stats.pending -= waited;
-                stats.sent += waited;
+                stats.pending -= earlier_entries;
+                stats.sent += earlier_entries;
                 Ok(SendOutcome::Sent)
             }
             // The batch waits until it fits into the outbox.
@@ -436,12 +443,12 @@ impl Engine {
         now: u64,
         out: &mut Outbox,
     ) -> Result<(), SendError> {
-        let to = self
+        let destination = self
             .destinations
             .get_mut(usize::from(collector))
             .ok_or(SendError::NoRoom)?;
         send(
-            to,
+            destination,
             operation,
             Delivery {
                 options,
@@ -457,26 +464,27 @@ impl Engine {
 
     /// Sends batches that have waited long enough, and the due reports of destinations.
     pub(super) fn tick(&mut self, now: u64, out: &mut Outbox) {
-        for to in &mut self.destinations {
-            to.tick(now, &self.repeat, out);
+        for destination in &mut self.destinations {
+            destination.tick(now, &self.repeat, out);
         }
-        for one in &mut self.mappings {
+        for compiled in &mut self.mappings {
             let Compiled {
                 mapping,
                 batches,
                 stats,
                 ..
-            } = one;
+            } = compiled;
             let Action::Append { hold, entry, .. } = &mapping.action else {
                 continue;
             };
             let len = data_len(entry).unwrap_or(0);
             for batch in batches.iter_mut().filter(|batch| batch.count > 0) {
-                let full = len * (usize::from(batch.count) + 1) > batch.bytes.len();
-                if !full && !mapping.options.immediate && now < batch.since.saturating_add(*hold) {
+                let is_full = len * (usize::from(batch.count) + 1) > batch.bytes.len();
+                if !is_full && !mapping.options.immediate && now < batch.oldest_arrival.saturating_add(*hold)
+                {
                     continue;
                 }
-                let Some(to) = self.destinations.get_mut(usize::from(batch.collector)) else {
+                let Some(destination) = self.destinations.get_mut(usize::from(batch.collector)) else {
                     continue;
                 };
                 let count = u64::from(batch.count);
@@ -486,7 +494,7 @@ impl Engine {
                     now,
                     probe: self.repeat.probe,
                 };
-                if flush(batch, len, delivery, to, out).is_ok() {
+                if flush(batch, len, delivery, destination, out).is_ok() {
                     self.reports += 1;
                     stats.pending -= count;
                     stats.sent += count;
@@ -526,7 +534,7 @@ impl Compiled {
                     collector: spread.of_list(list),
                     bytes: vec![0; len],
                     count: 0,
-                    since: 0,
+                    oldest_arrival: 0,
                 }
             }));
         }
@@ -534,7 +542,7 @@ impl Compiled {
             mapping,
             needs_hop,
             bit,
-            seen: 0,
+            reports_since_sample: 0,
             batches,
             stats: MappingStats::default(),
         }
@@ -545,20 +553,22 @@ impl Compiled {
         let Action::Append { hold, .. } = self.mapping.action else {
             return None;
         };
-        let waiting = self.batches.iter().filter(|batch| batch.count > 0);
-        waiting.map(|batch| batch.since.saturating_add(hold)).min()
+        let pending = self.batches.iter().filter(|batch| batch.count > 0);
+        pending
+            .map(|batch| batch.oldest_arrival.saturating_add(hold))
+            .min()
     }
 
     /// Advances the sampling of one report in `every`. Returns whether this report is in the sample.
     fn sample(&mut self) -> bool {
-        let chosen = self.comes_next();
-        self.seen = (self.seen + 1) % self.mapping.every.max(1);
-        chosen
+        let is_sampled = self.is_next_sampled();
+        self.reports_since_sample = (self.reports_since_sample + 1) % self.mapping.every.max(1);
+        is_sampled
     }
 
     /// Returns whether the next report will be in the sample.
-    fn comes_next(&self) -> bool {
-        self.seen == 0
+    fn is_next_sampled(&self) -> bool {
+        self.reports_since_sample == 0
     }
 
     /// Returns whether the mapping applies to this flow.
@@ -597,7 +607,7 @@ fn flush(
     batch: &mut PendingBatch,
     entry_len: usize,
     delivery: Delivery,
-    to: &mut Destination,
+    destination: &mut Destination,
     out: &mut Outbox,
 ) -> Result<(), SendError> {
     let entries = &batch.bytes[..entry_len * usize::from(batch.count)];
@@ -606,26 +616,26 @@ fn flush(
         entry_len: entry_len as u16,
         entries,
     };
-    emit(to, &operation, delivery, out)?;
+    emit(destination, &operation, delivery, out)?;
     batch.count = 0;
     Ok(())
 }
 
 /// Sends an operation, unless congestion suppresses it.
 fn send(
-    to: &mut Destination,
+    destination: &mut Destination,
     operation: &Operation<'_>,
     delivery: Delivery,
     out: &mut Outbox,
 ) -> Result<(), SendError> {
-    if to.suppresses(delivery.options.priority, delivery.now) {
+    if destination.suppresses(delivery.options.priority, delivery.now) {
         return Err(SendError::Suppressed);
     }
-    emit(to, operation, delivery, out)
+    emit(destination, operation, delivery, out)
 }
 
 fn emit(
-    to: &mut Destination,
+    destination: &mut Destination,
     operation: &Operation<'_>,
     delivery: Delivery,
     out: &mut Outbox,
@@ -645,7 +655,7 @@ fn emit(
         },
         operation: *operation,
     };
-    if to.send(&report, delivery.now, delivery.probe, out) {
+    if destination.send(&report, delivery.now, delivery.probe, out) {
         Ok(())
     } else {
         Err(SendError::NoRoom)

@@ -422,7 +422,7 @@ impl Reporter {
         self.engine.destinations.iter().map(move |to| Destination {
             stats: to.stats,
             level: to.level(now),
-            waiting: to.waiting(),
+            waiting: to.never_sent_count(),
             last: to.last_sequence(),
             acknowledged: to.is_acknowledged(),
         })

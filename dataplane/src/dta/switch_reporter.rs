@@ -60,10 +60,10 @@ impl SwitchReporter {
     }
 
     /// Processes a passing packet.
-    pub(crate) fn packet(&mut self, node: u32, frame: &[u8], seen: &ParsedPacket, visit: &Visit) {
+    pub(crate) fn packet(&mut self, node: u32, frame: &[u8], parsed: &ParsedPacket, visit: &Visit) {
         let metadata = visit.hop(node, u16::MAX);
         let event = Event::new(Trigger::Packet, &metadata);
-        let context = context(node, frame, seen, visit, event);
+        let context = context(node, frame, parsed, visit, event);
         self.reporter.packet(&context, visit.egress_ts, &mut self.outbox);
     }
 
@@ -72,19 +72,19 @@ impl SwitchReporter {
         &mut self,
         node: u32,
         frame: &[u8],
-        seen: &ParsedPacket,
+        parsed: &ParsedPacket,
         visit: &Visit,
         event: Event<'_>,
     ) -> bool {
-        let context = context(node, frame, seen, visit, event);
+        let context = context(node, frame, parsed, visit, event);
         self.reporter.report(&context, visit.egress_ts, &mut self.outbox);
         !self.also_reports
     }
 
     /// Counts in the tables a dropped packet that causes no drop report.
-    pub(crate) fn dropped(&mut self, node: u32, frame: &[u8], seen: &ParsedPacket, visit: &Visit) {
+    pub(crate) fn dropped(&mut self, node: u32, frame: &[u8], parsed: &ParsedPacket, visit: &Visit) {
         let metadata = visit.hop(node, u16::MAX);
-        let context = context(node, frame, seen, visit, Event::new(Trigger::Drop, &metadata));
+        let context = context(node, frame, parsed, visit, Event::new(Trigger::Drop, &metadata));
         self.reporter
             .count_drop(&context, visit.egress_ts, &mut self.outbox);
     }
@@ -104,7 +104,7 @@ impl SwitchReporter {
 fn context<'a>(
     node: u32,
     frame: &'a [u8],
-    seen: &'a ParsedPacket,
+    parsed: &'a ParsedPacket,
     visit: &Visit,
     event: Event<'a>,
 ) -> Context<'a> {
@@ -114,9 +114,9 @@ fn context<'a>(
         reason,
         congested,
     } = event;
-    let flow = seen.flow.as_ref();
+    let flow = parsed.flow.as_ref();
     let facts = flow
-        .zip(seen.headers)
+        .zip(parsed.headers)
         .map(|(flow, headers)| facts(frame, flow, &headers));
     // For other protocols and fragments, the length assumes an untagged frame.
     let other = PacketFacts {
@@ -129,7 +129,7 @@ fn context<'a>(
         to_edge: visit.to_edge,
         ..facts
     };
-    let stack = match (&seen.carried, trigger) {
+    let stack = match (&parsed.carried, trigger) {
         (Some(carried), Trigger::Path | Trigger::Sample | Trigger::Drop) => carried.records(frame),
         _ => wire::int::Stack::EMPTY,
     };

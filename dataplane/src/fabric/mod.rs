@@ -196,6 +196,17 @@ pub trait FabricSink {
 /// Ignores everything that happens.
 impl FabricSink for () {}
 
+/// A route that a scenario diverted.
+#[derive(Clone, Copy, Debug)]
+struct Diversion {
+    /// Index of the node.
+    node: usize,
+    /// Index of the destination host.
+    host: usize,
+    /// Egress port.
+    port: u32,
+}
+
 /// A network of switches and hosts in simulated time.
 #[derive(Debug)]
 pub struct Fabric {
@@ -211,11 +222,10 @@ pub struct Fabric {
     /// The times at which each link was cut, ns, ascending.
     cuts: Vec<Vec<u64>>,
     routes: Routes,
-    /// Diverted routes: node index, index of the destination host, and egress port.
-    diversions: Vec<(usize, usize, u32)>,
+    diversions: Vec<Diversion>,
     flows: Vec<Flow>,
     packets: Vec<Packet>,
-    idle: Vec<u32>,
+    free_slots: Vec<u32>,
     packets_made: u64,
     actions: Vec<Action>,
     traffic: Random,
@@ -328,7 +338,7 @@ impl Fabric {
             diversions: Vec::new(),
             flows: Vec::new(),
             packets: Vec::new(),
-            idle: Vec::new(),
+            free_slots: Vec::new(),
             packets_made: 0,
             actions: Vec::new(),
             outbox: Outbox::default(),
@@ -588,11 +598,15 @@ impl Fabric {
             return;
         };
         self.diversions
-            .retain(|&(at, host, _)| (at, host) != (node_index, to));
+            .retain(|diversion| (diversion.node, diversion.host) != (node_index, to));
         let Some(port) = via.and_then(|via| self.port_towards(node, via)) else {
             return;
         };
-        self.diversions.push((node_index, to, port as u32));
+        self.diversions.push(Diversion {
+            node: node_index,
+            host: to,
+            port: port as u32,
+        });
     }
 
     /// Returns the index of a node's port on its link to another node.

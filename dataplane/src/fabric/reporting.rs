@@ -10,6 +10,7 @@ use super::ground_truth::{
     SfTruth,
 };
 use super::random::Random;
+use super::transfer::PacketTruth;
 use super::{Event, EventKind, Fabric, FabricSink, Reporter, Topology};
 use crate::report::Carrying;
 
@@ -111,22 +112,25 @@ impl Fabric {
         if self.outbox.is_empty() {
             return;
         }
-        for at in 0..self.outbox.made().len() {
-            let made = self.outbox.made()[at];
-            let (packet, flow, hops) = self.packet_truth(slot);
-            let sf = made.record.zip(hops.last()).map(|(carrying, reporter)| SfTruth {
-                sf: carrying.sf,
-                carried: self.records.get(self.flow_of(slot), carrying),
-                reporter: *reporter,
-            });
+        for index in 0..self.outbox.made().len() {
+            let written = self.outbox.made()[index];
+            let PacketTruth { number, flow, hops } = self.packet_truth(slot);
+            let sf = written
+                .record
+                .zip(hops.last())
+                .map(|(carrying, reporter)| SfTruth {
+                    sf: carrying.sf,
+                    carried: self.records.get(self.flow_of(slot), carrying),
+                    reporter: *reporter,
+                });
             let hops = match &sf {
-                Some(sf) => reported_by_sf(sf, made.kind),
-                None => reported(hops, made.kind, made.with_stack),
+                Some(sf) => reported_by_sf(sf, written.kind),
+                None => reported(hops, written.kind, written.with_stack),
             };
-            let reason = reason.filter(|_| made.kind == ReportKind::Drop);
+            let reason = reason.filter(|_| written.kind == ReportKind::Drop);
             let truth = ReportTruth {
-                kind: made.kind,
-                packet,
+                kind: written.kind,
+                packet: number,
                 flow,
                 hops,
                 reason,
@@ -134,16 +138,16 @@ impl Fabric {
             };
             self.reporting
                 .waiting
-                .entry((node, made.hw_id))
+                .entry((node, written.hw_id))
                 .or_default()
                 .push_back(truth);
         }
         self.send(node, sink);
-        let grouping = self.stations[node]
+        let has_open_group = self.stations[node]
             .switch
             .as_deref()
             .is_some_and(|switch| switch.has_pending_reports());
-        if grouping && !self.reporting.flush_due[node] {
+        if has_open_group && !self.reporting.flush_due[node] {
             self.reporting.flush_due[node] = true;
             self.push_event(
                 self.now.saturating_add(self.config.group_delay),

@@ -13,24 +13,38 @@ pub(super) struct Packet {
     bytes: Vec<u8>,
     number: u64,
     flow: u32,
-    made: u64,
+    created: u64,
     /// Start of its transmission on the current link, ns.
-    left: u64,
+    transmission_start: u64,
     hops: Vec<HopTruth>,
 }
 
 /// Place, time and reason of a packet's loss.
-struct End {
+struct Loss {
     node: usize,
     at: u64,
     reason: DropReason,
     reported: bool,
 }
 
+/// A packet in the fabric, and the hops that it has passed.
+pub(super) struct PacketTruth<'a> {
+    pub(super) number: u64,
+    pub(super) flow: wire::FlowKey,
+    pub(super) hops: &'a [HopTruth],
+}
+
+/// INT roles of a port at the edge of the domain.
+#[derive(Clone, Copy)]
+struct PortRoles {
+    source: bool,
+    sink: bool,
+}
+
 impl Fabric {
     /// Creates the next packet of a flow, and passes it to the host's NIC.
     pub(super) fn inject(&mut self, flow: u32, sink: &mut (impl FabricSink + ?Sized)) {
-        let slot = self.idle.pop().unwrap_or_else(|| {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.packets.push(Packet::default());
             self.packets.len() as u32 - 1
         });
@@ -42,7 +56,7 @@ impl Fabric {
         packet.hops.clear();
         packet.number = self.packets_made;
         packet.flow = flow;
-        packet.made = self.now;
+        packet.created = self.now;
         if self.config.routed {
             routed::write_number(&mut packet.bytes, self.packets_made);
         }
@@ -57,36 +71,36 @@ impl Fabric {
         let pipeline = self.pipeline_of(node);
         let received = self.now - pipeline;
         let cuts = &self.cuts[port as usize / 2];
-        let left = self.packets[slot as usize].left;
+        let transmission_start = self.packets[slot as usize].transmission_start;
         if let Some(&cut) = cuts
-            .get(cuts.partition_point(|&cut| cut < left))
+            .get(cuts.partition_point(|&cut| cut < transmission_start))
             .filter(|&&cut| cut <= received)
         {
             let sender = self.ports[port as usize ^ 1].node;
-            let end = End {
+            let loss = Loss {
                 node: sender,
                 at: cut,
                 reason: DropReason::LostOnLink,
                 reported: false,
             };
-            return self.lose(slot, end, sink);
+            return self.record_loss(slot, loss, sink);
         }
         if self.stations[node].switch.is_none() {
             return self.deliver(slot, port, sink);
         }
-        let one = &self.topology.nodes[node];
+        let topology_node = &self.topology.nodes[node];
         if self.config.routed {
             routed::decrement_hop_limit(&mut self.packets[slot as usize].bytes);
         }
         self.packets[slot as usize].hops.push(HopTruth {
-            node: one.id,
+            node: topology_node.id,
             ingress_if: self.ports[port as usize].number,
             egress_if: 0,
             queue_occupancy: 0,
             tx_utilization: 0,
             ingress: received,
             egress: self.now,
-            clock_offset: one.clock_offset,
+            clock_offset: topology_node.clock_offset,
             recorded: false,
         });
         if self.packets[slot as usize].hops.len() > MAX_HOPS {
@@ -103,9 +117,9 @@ impl Fabric {
         let diverted = self
             .diversions
             .iter()
-            .find(|&&(at, to, _)| (at, to) == (node, flow.to));
+            .find(|diversion| (diversion.node, diversion.host) == (node, flow.to));
         diverted
-            .map(|&(_, _, port)| port)
+            .map(|diversion| diversion.port)
             .or_else(|| self.routes.next(node, flow.to, flow.hash))
     }
 
@@ -121,7 +135,7 @@ impl Fabric {
         if let Some(hop) = packet.hops.last_mut() {
             hop.egress_if = out.number;
             hop.queue_occupancy = match offered {
-                Some(Ok(found)) => found,
+                Some(Ok(occupancy)) => occupancy,
                 Some(Err(full)) => full.occupancy,
                 None => 0,
             };
@@ -138,14 +152,14 @@ impl Fabric {
     pub(super) fn transmit(&mut self, port: u32, sink: &mut (impl FabricSink + ?Sized)) {
         while let Some(slot) = self.ports[port as usize].dequeue() {
             if self.pass_egress(slot, port, sink) == Verdict::Discard {
-                self.finish(slot, sink);
+                self.record_delivery(slot, sink);
                 continue;
             }
             let now = self.now;
             let peer = self.ports[port as usize ^ 1].node;
             let pipeline = self.pipeline_of(peer);
             let packet = &mut self.packets[slot as usize];
-            packet.left = now;
+            packet.transmission_start = now;
             let out = &mut self.ports[port as usize];
             out.busy = true;
             out.meter.count(now, packet.bytes.len());
@@ -160,13 +174,13 @@ impl Fabric {
             self.push_event(sent, EventKind::Sent { port, epoch });
             let links = self.config.links;
             if self.fortune.chance(links.loss.max(loss)) {
-                let end = End {
+                let loss = Loss {
                     node: from,
                     at: sent,
                     reason: DropReason::LostOnLink,
                     reported: false,
                 };
-                return self.lose(slot, end, sink);
+                return self.record_loss(slot, loss, sink);
             }
             let extra = if self.fortune.chance(links.reordering) {
                 links.extra
@@ -188,7 +202,7 @@ impl Fabric {
 
     /// Performs INT processing at egress: the switch adds its record, or the sink removes INT.
     fn pass_egress(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) -> Verdict {
-        let (from_edge, from_border) = self.entrance(slot, self.ports[port as usize].node);
+        let ingress = self.ingress_roles(slot, self.ports[port as usize].node);
         let out = &mut self.ports[port as usize];
         let Some(switch) = self.stations[out.node].switch.as_deref_mut() else {
             return Verdict::Forward;
@@ -201,14 +215,14 @@ impl Fabric {
         hop.tx_utilization = out.meter.read(self.now);
         let mut visit = visit(hop, self.config.mtu);
         visit.to_edge = out.sink;
-        visit.from_edge = from_edge;
-        visit.from_border = from_border;
+        visit.from_edge = ingress.source;
+        visit.from_border = ingress.sink;
         let step = switch.forward(&mut packet.bytes, &visit, &mut self.outbox);
         if let Some(hop) = packet.hops.last_mut() {
             hop.recorded = step.recorded;
             // A sink creates a record for a packet only if it is also the source.
-            let made = step.recorded && (visit.from_edge || !visit.to_edge);
-            if let Some(sf) = step.sf.filter(|sf| made && !sf.urgent) {
+            let has_new_record = step.recorded && (visit.from_edge || !visit.to_edge);
+            if let Some(sf) = step.sf.filter(|sf| has_new_record && !sf.urgent) {
                 self.records
                     .insert((packet.flow, sf.packet_id, hop.node), packet.number, *hop);
             }
@@ -218,18 +232,18 @@ impl Fabric {
         step.verdict
     }
 
-    /// Returns (true if the port by which the packet entered this node is a source, true if it is a sink).
-    fn entrance(&self, slot: u32, node: usize) -> (bool, bool) {
+    /// Returns the INT roles of the port by which the packet entered this node.
+    fn ingress_roles(&self, slot: u32, node: usize) -> PortRoles {
         let hop = self.packets[slot as usize].hops.last();
         let number = hop.map_or(0, |hop| usize::from(hop.ingress_if));
         let port = number
             .checked_sub(1)
             .and_then(|index| self.stations[node].ports.get(index));
         let port = port.map(|port| &self.ports[*port as usize]);
-        (
-            port.is_some_and(|port| port.source),
-            port.is_some_and(|port| port.sink),
-        )
+        PortRoles {
+            source: port.is_some_and(|port| port.source),
+            sink: port.is_some_and(|port| port.sink),
+        }
     }
 
     /// Drops a packet at a switch (which reports it if it watches the flow) or at a host.
@@ -240,21 +254,21 @@ impl Fabric {
         reason: DropReason,
         sink: &mut (impl FabricSink + ?Sized),
     ) {
-        let (from_edge, from_border) = self.entrance(slot, node);
+        let ingress = self.ingress_roles(slot, node);
         let packet = &mut self.packets[slot as usize];
         let mut reported = false;
         if let (Some(switch), Some(hop)) = (self.stations[node].switch.as_deref_mut(), packet.hops.last_mut())
         {
             hop.egress = self.now;
             let mut visit = visit(hop, self.config.mtu);
-            visit.from_edge = from_edge;
-            visit.from_border = from_border;
+            visit.from_edge = ingress.source;
+            visit.from_border = ingress.sink;
             reported = switch.dropped(&packet.bytes, &visit, reason.code(), &mut self.outbox);
             self.send_reports(slot, node, Some(reason), sink);
         }
-        self.lose(
+        self.record_loss(
             slot,
-            End {
+            Loss {
                 node,
                 at: self.now,
                 reason,
@@ -265,13 +279,13 @@ impl Fabric {
     }
 
     /// Ends a packet that was lost or dropped.
-    fn lose(&mut self, slot: u32, end: End, sink: &mut (impl FabricSink + ?Sized)) {
-        let End {
+    fn record_loss(&mut self, slot: u32, loss: Loss, sink: &mut (impl FabricSink + ?Sized)) {
+        let Loss {
             node,
             at,
             reason,
             reported,
-        } = end;
+        } = loss;
         let packet = &self.packets[slot as usize];
         let flow = &mut self.flows[packet.flow as usize];
         flow.totals.dropped += 1;
@@ -283,7 +297,7 @@ impl Fabric {
             reason,
             reported,
         });
-        self.idle.push(slot);
+        self.free_slots.push(slot);
     }
 
     /// Delivers a packet to its host.
@@ -293,28 +307,28 @@ impl Fabric {
             let id = self.topology.nodes[port.node].id;
             sink.frame(self.now, id, port.number, &self.packets[slot as usize].bytes);
         }
-        self.finish(slot, sink);
+        self.record_delivery(slot, sink);
     }
 
-    fn finish(&mut self, slot: u32, sink: &mut (impl FabricSink + ?Sized)) {
+    fn record_delivery(&mut self, slot: u32, sink: &mut (impl FabricSink + ?Sized)) {
         let packet = &self.packets[slot as usize];
         let flow = &mut self.flows[packet.flow as usize];
         flow.totals.delivered += 1;
         let nodes = packet.hops.iter().map(|hop| hop.node);
         if !flow.path.iter().copied().eq(nodes.clone()) {
-            let new: Vec<u32> = nodes.collect();
-            let old = std::mem::replace(&mut flow.path, new);
-            if !old.is_empty() {
+            let new_path: Vec<u32> = nodes.collect();
+            let old_path = std::mem::replace(&mut flow.path, new_path);
+            if !old_path.is_empty() {
                 sink.ground_truth(&GroundTruth::PathChange {
                     at: self.now,
                     flow: flow.totals.flow,
-                    old: &old,
+                    old: &old_path,
                     new: &flow.path,
                 });
             }
         }
         sink.ground_truth(&GroundTruth::Delivered(trace(packet, flow.totals.flow, self.now)));
-        self.idle.push(slot);
+        self.free_slots.push(slot);
     }
 
     /// Cuts a link in both directions. Packets on it are lost, which takes effect at the time of their arrival.
@@ -332,7 +346,7 @@ impl Fabric {
                 self.drop_here(slot, self.ports[port].node, DropReason::LinkDown, sink);
             }
         }
-        self.changed(link, false, sink);
+        self.report_link_change(link, false, sink);
     }
 
     /// Restores a link; routes use it after the convergence delay.
@@ -342,10 +356,10 @@ impl Fabric {
         }
         self.ports[link * 2].up = true;
         self.ports[link * 2 + 1].up = true;
-        self.changed(link, true, sink);
+        self.report_link_change(link, true, sink);
     }
 
-    fn changed(&mut self, link: usize, up: bool, sink: &mut (impl FabricSink + ?Sized)) {
+    fn report_link_change(&mut self, link: usize, up: bool, sink: &mut (impl FabricSink + ?Sized)) {
         let [a, b] = [0, 1].map(|side| self.topology.nodes[self.ports[link * 2 + side].node].id);
         sink.ground_truth(&GroundTruth::Link {
             at: self.now,
@@ -372,13 +386,13 @@ impl Fabric {
     }
 
     /// Returns the number of a packet, its flow, and the hops that it has passed.
-    pub(super) fn packet_truth(&self, slot: u32) -> (u64, wire::FlowKey, &[HopTruth]) {
+    pub(super) fn packet_truth(&self, slot: u32) -> PacketTruth<'_> {
         let packet = &self.packets[slot as usize];
-        (
-            packet.number,
-            self.flows[packet.flow as usize].totals.flow,
-            &packet.hops,
-        )
+        PacketTruth {
+            number: packet.number,
+            flow: self.flows[packet.flow as usize].totals.flow,
+            hops: &packet.hops,
+        }
     }
 }
 
@@ -405,7 +419,7 @@ fn trace(packet: &Packet, flow: wire::FlowKey, ended: u64) -> PacketTrace<'_> {
     PacketTrace {
         packet: packet.number,
         flow,
-        sent: packet.made,
+        sent: packet.created,
         ended,
         hops: &packet.hops,
     }

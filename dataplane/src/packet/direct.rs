@@ -384,7 +384,7 @@ impl Common {
     }
 
     /// Converts to the result of [`ParsedPacket::parse`]. `cache` must be the one used for reading, and not used since.
-    pub(crate) fn seen(self, frame: &[u8], cache: &Cache) -> ParsedPacket {
+    pub(crate) fn parse_fully(self, frame: &[u8], cache: &Cache) -> ParsedPacket {
         let carried = self.int.as_ref().map(|int| CarriedInt {
             headers: self.headers,
             version: Version::V2,
@@ -483,7 +483,7 @@ mod tests {
             }
         }
         frames.extend(vectors());
-        let (mut seen, mut cache) = (0, Cache::NEW);
+        let (mut parsed, mut cache) = (0, Cache::NEW);
         for round in 0..400 {
             for frame in &frames {
                 let mut frame = frame.clone();
@@ -492,16 +492,16 @@ mod tests {
                 }
                 for profile in [&by_port, &by_dscp] {
                     if let Some(direct) = read(&frame, profile, &mut cache) {
-                        seen += 1;
+                        parsed += 1;
                         let flow_id = direct.flow_id(&frame);
                         assert_eq!(direct.flow(&frame).map(|flow| flow.flow_id()), flow_id);
-                        let direct = direct.seen(&frame, &cache);
+                        let direct = direct.parse_fully(&frame, &cache);
                         assert_eq!(ParsedPacket::parse(&frame, profile), Ok(direct), "{frame:02x?}");
                     }
                 }
             }
         }
-        assert!(seen > 10_000, "only {seen} were seen at once");
+        assert!(parsed > 10_000, "only {parsed} were seen at once");
     }
 
     /// Returns the packets of all vectors, those of the switch too.

@@ -7,7 +7,7 @@ use wire::checksum::{complement, words};
 use wire::int::{Flags, Stack, header, shim};
 use wire::packet::Mark;
 
-use crate::node::{Node, Outcome, PacketOutcome};
+use crate::node::{IntOutcome, Node, PacketResult};
 use crate::packet::direct::{Common, Int};
 use crate::packet::rewrite::{set_length, update_l4};
 use crate::report::{Outbox, ReportedPacket};
@@ -26,7 +26,7 @@ pub(crate) fn process(
     int: Int,
     visit: &Visit,
     out: &mut Outbox,
-) -> Option<Outcome> {
+) -> Option<PacketResult> {
     let other_form = if int.is_single() {
         node.config.sf.form != Form::Full
     } else {
@@ -44,10 +44,10 @@ pub(crate) fn process(
             return None;
         }
     }
-    let done = if suppressed {
-        PacketOutcome::Filtered
+    let outcome = if suppressed {
+        IntOutcome::Filtered
     } else {
-        PacketOutcome::Reported
+        IntOutcome::Reported
     };
     strip(frame, common, int)?;
     let discard = int.flags().contains(Flags::DISCARD);
@@ -56,8 +56,8 @@ pub(crate) fn process(
     } else {
         Verdict::Forward
     };
-    Some(Outcome {
-        done,
+    Some(PacketResult {
+        outcome,
         verdict,
         sf: int.sf().filter(|_| !suppressed),
     })

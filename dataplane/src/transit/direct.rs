@@ -7,13 +7,13 @@ use wire::checksum::complement;
 use wire::int::header::{self, Header};
 use wire::int::{Sf, shim};
 
-use crate::node::{Node, Outcome, PacketOutcome};
+use crate::node::{IntOutcome, Node, PacketResult};
 use crate::packet::direct::{Common, Int};
 use crate::packet::rewrite::{open_gap, set_length, update_l4};
 use crate::sf::{self, Arrival, SwapResult};
 use crate::visit::Visit;
 
-const HEADS: usize = shim::LEN + header::LEN_2;
+const HEADERS_LEN: usize = shim::LEN + header::LEN_2;
 
 /// Adds this node's record before the others of an INT-MD packet or an urgent SF-INT packet. `None` means the general code is
 /// needed.
@@ -24,28 +24,28 @@ pub(super) fn push(
     common: Common,
     int: Int,
     visit: &Visit,
-) -> Option<Outcome> {
+) -> Option<PacketResult> {
     let len = usize::from(int.hop_ml) * 4;
     let headers = common.headers;
-    let fits = int.remaining > 0
+    let has_room = int.remaining > 0
         && common.ip_end - headers.ip + len <= usize::from(visit.mtu)
         && usize::from(int.words) + usize::from(int.hop_ml) <= 0xff;
-    if !fits || headers.has_option() {
+    if !has_room || headers.has_option() {
         return None;
     }
-    let at = int.shim + HEADS;
-    open_gap(frame, at, len);
-    let (head, rest) = frame.split_at_mut_checked(at)?;
+    let stack_start = int.shim + HEADERS_LEN;
+    open_gap(frame, stack_start, len);
+    let (head, rest) = frame.split_at_mut_checked(stack_start)?;
     let sum = visit.write_record(node.id, int.bitmap, node.config.available, rest.get_mut(..len)?);
-    let heads = head.last_chunk_mut::<HEADS>()?;
-    heads[1] = int.words.wrapping_add(int.hop_ml);
-    heads[shim::LEN + 3] = int.remaining.wrapping_sub(1);
+    let int_headers = head.last_chunk_mut::<HEADERS_LEN>()?;
+    int_headers[1] = int.words.wrapping_add(int.hop_ml);
+    int_headers[shim::LEN + 3] = int.remaining.wrapping_sub(1);
     let grown = sum + u64::from(int.hop_ml) + complement(1);
     set_length(head, headers, common.ip_end - headers.ip + len, None);
     update_l4(head, headers, Some(len as u16), grown, None);
-    Some(Outcome {
+    Some(PacketResult {
         sf: int.sf(),
-        ..Outcome::forward(PacketOutcome::Recorded)
+        ..PacketResult::forward(IntOutcome::Recorded)
     })
 }
 
@@ -63,7 +63,7 @@ pub(super) fn swap(
     common: Common,
     int: Int,
     visit: &Visit,
-) -> Option<Outcome> {
+) -> Option<PacketResult> {
     let Node {
         registers,
         stats,
@@ -73,7 +73,7 @@ pub(super) fn swap(
     } = node;
     let sf = int.sf().filter(|_| int.remaining > 0)?;
     let tag = common.flow_id(frame)?;
-    let (head, rest) = frame.split_at_mut_checked(int.shim + HEADS)?;
+    let (head, rest) = frame.split_at_mut_checked(int.shim + HEADERS_LEN)?;
     let record = rest.get_mut(..usize::from(int.hop_ml) * 4)?;
     let arrival = Arrival {
         tag,
@@ -84,29 +84,31 @@ pub(super) fn swap(
     };
     let SwapResult {
         rule,
-        sf: after,
+        sf: new_sf,
         sums,
     } = registers.swap(arrival, |record| {
         visit.write_record(*id, int.bitmap, config.available, record)
     });
     stats.sf_rules[usize::from(rule.number) % 10] += 1;
     let is_local = rule.forward.0 == sf::Forward::Local;
-    let heads = head.last_chunk_mut::<{ header::LEN_2 }>()?;
-    if let Ok(mut head) = Header::new_checked(&mut heads[..]) {
-        head.set_sf(after);
+    let int_headers = head.last_chunk_mut::<{ header::LEN_2 }>()?;
+    if let Ok(mut head) = Header::new_checked(&mut int_headers[..]) {
+        head.set_sf(new_sf);
         head.set_remaining(int.remaining - u8::from(is_local));
     }
     if !common.headers.has_option() {
-        let changed = header_sum(after) + sums.1 + complement(header_sum(sf) + sums.0 + u64::from(is_local));
+        let changed = header_sum(new_sf)
+            + sums.departed
+            + complement(header_sum(sf) + sums.arrived + u64::from(is_local));
         update_l4(head, common.headers, None, changed, None);
     }
-    let done = if is_local {
-        PacketOutcome::Recorded
+    let outcome = if is_local {
+        IntOutcome::Recorded
     } else {
-        PacketOutcome::SwapResult
+        IntOutcome::Swapped
     };
-    Some(Outcome {
-        sf: Some(after),
-        ..Outcome::forward(done)
+    Some(PacketResult {
+        sf: Some(new_sf),
+        ..PacketResult::forward(outcome)
     })
 }

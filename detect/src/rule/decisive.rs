@@ -37,16 +37,16 @@ impl Decisive<'_> {
 /// The result of a comparison, as far as it is known after the evaluation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Truth {
-    Is,
-    IsNot,
+    True,
+    False,
     /// Unknown: it compares with the previous report's value, which this report has replaced.
     Replaced,
 }
 
 impl RuleSet {
-    /// Returns why rule `index` is true (`is_true`) or is not. For a true rule, that is the first true comparison about a
-    /// hop, or else about the whole flow. Otherwise it is the first comparison of a clause in which none is true. `history`
-    /// is as after the evaluation of this report.
+    /// Returns the comparison that made rule `index` true (`is_true`) or false. For a true rule, that is the first true
+    /// comparison about a hop, or else about the whole flow. Otherwise it is the first comparison of a clause in which none
+    /// is true. `history` is as after the evaluation of this report.
     pub fn decisive(
         &self,
         index: usize,
@@ -56,24 +56,24 @@ impl RuleSet {
     ) -> Option<Decisive<'_>> {
         let mut first = None;
         for (clause, terms) in self.clauses(index).enumerate() {
-            let mut is = None;
-            let mut replaced = None;
-            for (at, term) in terms.iter().enumerate() {
-                match truth(term, self.cells_of(index, clause, at), observation, history) {
-                    Truth::Is => is = is.or(Some(at)),
-                    Truth::Replaced => replaced = replaced.or(Some(at)),
-                    Truth::IsNot => {}
+            let mut true_term = None;
+            let mut replaced_term = None;
+            for (position, term) in terms.iter().enumerate() {
+                match truth(term, self.cells_of(index, clause, position), observation, history) {
+                    Truth::True => true_term = true_term.or(Some(position)),
+                    Truth::Replaced => replaced_term = replaced_term.or(Some(position)),
+                    Truth::False => {}
                 }
             }
-            let at = match (is, replaced) {
-                (Some(at), _) if is_true => at,
+            let position = match (true_term, replaced_term) {
+                (Some(position), _) if is_true => position,
                 (Some(_), _) => continue,
                 // No comparison of this clause is true, as far as is known, so the rule is not.
-                (None, Some(at)) => at,
+                (None, Some(position)) => position,
                 (None, None) => 0,
             };
-            let term = terms.get(at)?;
-            let decisive = measured(term, self.cells_of(index, clause, at), observation, history);
+            let term = terms.get(position)?;
+            let decisive = with_value(term, self.cells_of(index, clause, position), observation, history);
             if !is_true || decisive.hop.is_some() {
                 return Some(decisive);
             }
@@ -87,17 +87,25 @@ fn truth(term: &Term, cells: HistoryCells, observation: &Observation<'_>, histor
     let [run, value] =
         [cells.run, cells.value].map(|cell| history.get(usize::from(cell)).copied().unwrap_or(EMPTY));
     if cells.run != NO_CELL {
-        return if term.lasts(run) { Truth::Is } else { Truth::IsNot };
+        return if term.lasts(run) {
+            Truth::True
+        } else {
+            Truth::False
+        };
     }
-    let is = match term.history {
+    let result = match term.history {
         History::Now => term.truth(observation),
         History::Previous | History::Change => return Truth::Replaced,
         History::Average => term.truth_with(observation, 0, value),
     };
-    if is == Some(true) { Truth::Is } else { Truth::IsNot }
+    if result == Some(true) {
+        Truth::True
+    } else {
+        Truth::False
+    }
 }
 
-fn measured<'a>(
+fn with_value<'a>(
     term: &'a Term,
     cells: HistoryCells,
     observation: &Observation<'_>,
@@ -111,13 +119,14 @@ fn measured<'a>(
                 .filter(|average| **average != EMPTY);
             (average.map(|average| average >> 8), None)
         }
-        History::Now => current(term, observation),
+        History::Now => current_value(term, observation),
     };
     Decisive { term, value, hop }
 }
 
-fn current(term: &Term, observation: &Observation<'_>) -> (Option<u64>, Option<usize>) {
-    let of: fn(&HopValues) -> u64 = match term.subject {
+/// Returns the value of this report that a comparison compares, and the index of the hop that has it.
+fn current_value(term: &Term, observation: &Observation<'_>) -> (Option<u64>, Option<usize>) {
+    let value_of: fn(&HopValues) -> u64 = match term.subject {
         Subject::FlowLatency => return (observation.flow_latency, None),
         Subject::Hops => return (Some(observation.hops.len() as u64), None),
         Subject::Loop => return (Some(u64::from(observation.looped)), None),
@@ -127,13 +136,13 @@ fn current(term: &Term, observation: &Observation<'_>) -> (Option<u64>, Option<u
         Subject::LinkUtilization => |hop| hop.link_utilization,
     };
     let hops = observation.hops.iter().enumerate();
-    let here = hops.filter(|(_, hop)| term.node == NO_NODE || term.node == hop.node);
-    let given = here
-        .map(|(at, hop)| (at, of(hop)))
+    let node_hops = hops.filter(|(_, hop)| term.node == NO_NODE || term.node == hop.node);
+    let values = node_hops
+        .map(|(index, hop)| (index, value_of(hop)))
         .filter(|(_, value)| *value != ABSENT);
-    let is_least = match term.aggregate {
+    let is_minimum = match term.aggregate {
         Aggregate::Sum | Aggregate::Avg => {
-            let (sum, count) = given.fold((0_u128, 0_u128), |(sum, count), (_, value)| {
+            let (sum, count) = values.fold((0_u128, 0_u128), |(sum, count), (_, value)| {
                 (sum + u128::from(value), count + 1)
             });
             let divisor = if term.aggregate == Aggregate::Sum {
@@ -144,24 +153,24 @@ fn current(term: &Term, observation: &Observation<'_>) -> (Option<u64>, Option<u
             let value = sum.checked_div(divisor).filter(|_| count > 0);
             return (value.map(|value| u64::try_from(value).unwrap_or(u64::MAX)), None);
         }
-        Aggregate::Count => return (Some(given.count() as u64), None),
+        Aggregate::Count => return (Some(values.count() as u64), None),
         Aggregate::Min => true,
         Aggregate::Max => false,
         _ => matches!(term.comparison, Comparison::Less | Comparison::AtMost),
     };
     // Of hops that are compared one by one, prefer one for which the comparison holds.
-    let by_hop = matches!(
+    let is_per_hop = matches!(
         term.aggregate,
         Aggregate::Any | Aggregate::All | Aggregate::CountWhere
     );
-    let found = given.reduce(|best, next| {
+    let extreme = values.reduce(|best, next| {
         let [best_rank, next_rank] = [best, next].map(|(_, value)| {
-            let holds = by_hop && term.holds(value);
-            (holds, if is_least { u64::MAX - value } else { value })
+            let holds = is_per_hop && term.holds(value);
+            (holds, if is_minimum { u64::MAX - value } else { value })
         });
         if next_rank > best_rank { next } else { best }
     });
-    (found.map(|(_, value)| value), found.map(|(at, _)| at))
+    (extreme.map(|(_, value)| value), extreme.map(|(index, _)| index))
 }
 
 #[cfg(test)]

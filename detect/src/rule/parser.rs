@@ -37,7 +37,7 @@ const AGGREGATES: [Aggregate; 7] = [
 ];
 
 /// Default weight of a new value in an average, 256ths: a quarter.
-const USUAL_WEIGHT: u8 = 64;
+const DEFAULT_WEIGHT: u8 = 64;
 
 /// Parses the text of a rule.
 pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
@@ -46,15 +46,15 @@ pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
         return Err(Fault::new(0, 0, message));
     }
     let mut lexer = Lexer::new(text);
-    let now = lexer.next()?;
+    let current = lexer.next()?;
     let mut parser = Parser {
         text,
         lexer,
-        now,
+        current,
         depth: 0,
     };
-    let expression = parser.any_of()?;
-    match parser.now.token {
+    let expression = parser.parse_or()?;
+    match parser.current.token {
         Token::End => Ok(expression),
         Token::Close => Err(parser.fault("this `)` closes nothing")),
         Token::Comparison(_) => {
@@ -68,7 +68,7 @@ struct Parser<'a> {
     text: &'a str,
     lexer: Lexer<'a>,
     /// The next token, which is not consumed yet.
-    now: SpannedToken<'a>,
+    current: SpannedToken<'a>,
     /// Current nesting of parentheses and `not`.
     depth: usize,
 }
@@ -83,16 +83,16 @@ impl<'a> Parser<'a> {
     /// Consumes the current token and returns it.
     fn advance(&mut self) -> Result<SpannedToken<'a>, Fault> {
         let next = self.lexer.next()?;
-        Ok(std::mem::replace(&mut self.now, next))
+        Ok(std::mem::replace(&mut self.current, next))
     }
 
     /// Consumes the current token if it equals `token`, and returns whether it does.
     fn accept(&mut self, token: Token<'_>) -> Result<bool, Fault> {
-        let is_it = self.now.token == token;
-        if is_it {
+        let is_match = self.current.token == token;
+        if is_match {
             self.advance()?;
         }
-        Ok(is_it)
+        Ok(is_match)
     }
 
     /// Consumes the `)` that closes `open`.
@@ -100,7 +100,7 @@ impl<'a> Parser<'a> {
         if self.accept(Token::Close)? {
             return Ok(());
         }
-        if self.now.token == Token::End {
+        if self.current.token == Token::End {
             return Err(Fault::new(
                 open.start,
                 open.len,
@@ -111,44 +111,44 @@ impl<'a> Parser<'a> {
     }
 
     fn fault(&self, message: &str) -> Fault {
-        Self::fault_at(self.now, message.to_owned())
+        Self::fault_at(self.current, message.to_owned())
     }
 
-    fn fault_at(place: SpannedToken<'_>, message: String) -> Fault {
-        Fault::new(place.start, place.len, message)
+    fn fault_at(spanned: SpannedToken<'_>, message: String) -> Fault {
+        Fault::new(spanned.start, spanned.len, message)
     }
 
     /// Parses conditions joined by `or` (`rule` in the grammar).
-    fn any_of(&mut self) -> Result<Expression, Fault> {
-        let mut parts = vec![self.all_of()?];
+    fn parse_or(&mut self) -> Result<Expression, Fault> {
+        let mut operands = vec![self.parse_and()?];
         while self.accept(Token::Or)? {
-            parts.push(self.all_of()?);
+            operands.push(self.parse_and()?);
         }
-        Ok(if parts.len() == 1 {
-            parts.remove(0)
+        Ok(if operands.len() == 1 {
+            operands.remove(0)
         } else {
-            Expression::Or(parts)
+            Expression::Or(operands)
         })
     }
 
     /// Parses conditions joined by `and` (`and` in the grammar).
-    fn all_of(&mut self) -> Result<Expression, Fault> {
-        let mut parts = vec![self.unary()?];
+    fn parse_and(&mut self) -> Result<Expression, Fault> {
+        let mut operands = vec![self.parse_unary()?];
         while self.accept(Token::And)? {
-            parts.push(self.unary()?);
+            operands.push(self.parse_unary()?);
         }
-        Ok(if parts.len() == 1 {
-            parts.remove(0)
+        Ok(if operands.len() == 1 {
+            operands.remove(0)
         } else {
-            Expression::And(parts)
+            Expression::And(operands)
         })
     }
 
     /// Parses a comparison, a parenthesis or a `not` (`unary` in the grammar).
-    fn unary(&mut self) -> Result<Expression, Fault> {
-        if !matches!(self.now.token, Token::Not | Token::Open) {
-            let comparison = self.comparison().map(Expression::Term)?;
-            return self.lasting(comparison);
+    fn parse_unary(&mut self) -> Result<Expression, Fault> {
+        if !matches!(self.current.token, Token::Not | Token::Open) {
+            let comparison = self.parse_comparison().map(Expression::Term)?;
+            return self.parse_for(comparison);
         }
         if self.depth == MAX_DEPTH {
             return Err(self.fault(&format!("`not` and parentheses nest deeper than {MAX_DEPTH}")));
@@ -156,37 +156,37 @@ impl<'a> Parser<'a> {
         self.depth += 1;
         let open = self.advance()?;
         let expression = if open.token == Token::Not {
-            Expression::Not(Box::new(self.unary()?))
+            Expression::Not(Box::new(self.parse_unary()?))
         } else {
-            let inner = self.any_of()?;
+            let inner = self.parse_or()?;
             self.expect_close(open)?;
-            self.lasting(inner)?
+            self.parse_for(inner)?
         };
         self.depth -= 1;
         Ok(expression)
     }
 
     /// Parses `for 5` or `for 5 reports` after a condition.
-    fn lasting(&mut self, condition: Expression) -> Result<Expression, Fault> {
-        if self.now.token != Token::Name("for") {
+    fn parse_for(&mut self, condition: Expression) -> Result<Expression, Fault> {
+        if self.current.token != Token::Name("for") {
             return Ok(condition);
         }
         let word = self.advance()?;
-        let place = self.now;
-        let Token::Number(number) = place.token else {
+        let spanned = self.current;
+        let Token::Number(number) = spanned.token else {
             return Err(self.fault("expected a number of reports behind `for`, such as 5"));
         };
-        let plain = number.decimals == 0 && number.unit == Unit::None;
+        let is_plain_number = number.decimals == 0 && number.unit == Unit::None;
         let reports = u16::try_from(number.digits)
             .ok()
-            .filter(|&reports| plain && reports >= 2);
+            .filter(|&reports| is_plain_number && reports >= 2);
         let reports = reports.ok_or_else(|| {
             self.fault("`for` counts the reports of a flow, from 2 to 65535: write `for 5`")
         })?;
         self.advance()?;
         self.accept(Token::Name("reports"))?;
-        condition.lasting(reports, false).map_err(|why| {
-            let message = match why {
+        condition.lasting(reports, false).map_err(|error| {
+            let message = match error {
                 ForError::Nested => "there is a `for` in this condition already",
                 ForError::Choice => {
                     "`for` counts one comparison, or several joined by `and`: the sides of an `or` may take turns; \
@@ -198,41 +198,41 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a comparison with the number on either side, or a complete condition such as `loop`.
-    fn comparison(&mut self) -> Result<Term, Fault> {
-        if let Token::Number(number) = self.now.token {
-            let place = self.advance()?;
-            let sign = self.sign("a number")?;
-            let term = match self.value()? {
+    fn parse_comparison(&mut self) -> Result<Term, Fault> {
+        if let Token::Number(number) = self.current.token {
+            let spanned = self.advance()?;
+            let sign = self.parse_sign("a number")?;
+            let term = match self.parse_value()? {
                 Value::Comparable(term) => term,
                 Value::Complete(_) => {
                     return Err(Self::fault_at(
-                        place,
+                        spanned,
                         "what follows is true or false by itself: it is not compared with a number".into(),
                     ));
                 }
             };
-            return self.finish(term, sign.mirrored(), number, place);
+            return self.complete_term(term, sign.mirrored(), number, spanned);
         }
-        let term = match self.value()? {
+        let term = match self.parse_value()? {
             Value::Complete(term) => return Ok(term),
             Value::Comparable(term) => term,
         };
-        let sign = self.sign("a value")?;
-        let (number, place) = self.number()?;
-        self.finish(term, sign, number, place)
+        let sign = self.parse_sign("a value")?;
+        let (number, spanned) = self.parse_number()?;
+        self.complete_term(term, sign, number, spanned)
     }
 
     /// Consumes a comparison sign; `after` describes its left side for error messages.
-    fn sign(&mut self, after: &str) -> Result<Comparison, Fault> {
-        let Token::Comparison(sign) = self.now.token else {
+    fn parse_sign(&mut self, after: &str) -> Result<Comparison, Fault> {
+        let Token::Comparison(sign) = self.current.token else {
             return Err(self.fault(&format!("after {after}, expected a comparison: < <= > >= == !=")));
         };
         self.advance()?;
         Ok(sign)
     }
 
-    fn number(&mut self) -> Result<(Number, SpannedToken<'a>), Fault> {
-        match self.now.token {
+    fn parse_number(&mut self) -> Result<(Number, SpannedToken<'a>), Fault> {
+        match self.current.token {
             Token::Number(number) => Ok((number, self.advance()?)),
             Token::Name(_) => Err(self.fault("a value is compared with a number, not with another value")),
             _ => Err(self.fault("expected a number, such as 50, 5ms or 80%")),
@@ -240,32 +240,36 @@ impl<'a> Parser<'a> {
     }
 
     /// Completes a term with the number on its right-hand side.
-    fn finish(
+    fn complete_term(
         &self,
         term: Term,
         sign: Comparison,
         number: Number,
-        place: SpannedToken<'_>,
+        spanned: SpannedToken<'_>,
     ) -> Result<Term, Fault> {
         if term.aggregate == Aggregate::CountWhere {
-            let hops = whole(number, Scale::Plain("a number of hops"))
+            let hops = to_smallest_unit(number, Scale::Plain("a number of hops"))
                 .and_then(|hops| u32::try_from(hops).map_err(|_| "no report has so many hops".to_owned()));
-            let hops = hops.map_err(|message| Self::fault_at(place, message))?;
+            let hops = hops.map_err(|message| Self::fault_at(spanned, message))?;
             return Ok(Term {
                 hops,
                 hops_comparison: sign,
                 ..term
             });
         }
-        let value = whole(number, Scale::of(&term)).and_then(|value| {
+        let value = to_smallest_unit(number, Scale::of(&term)).and_then(|value| {
             let is_share = term.subject == Subject::LinkUtilization
                 && !matches!(term.aggregate, Aggregate::Sum | Aggregate::Count);
-            if is_share { at_most_one(value) } else { Ok(value) }
+            if is_share {
+                check_utilization(value)
+            } else {
+                Ok(value)
+            }
         });
-        let value = value.map_err(|message| Self::fault_at(place, message))?;
+        let value = value.map_err(|message| Self::fault_at(spanned, message))?;
         if term.history != History::Now && value > MAX_VALUE {
             let message = format!("what is remembered is never greater than {MAX_VALUE}");
-            return Err(Self::fault_at(place, message));
+            return Err(Self::fault_at(spanned, message));
         }
         Ok(Term {
             value,
@@ -275,9 +279,9 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the left side of a comparison (`value` in the grammar), or a complete condition.
-    fn value(&mut self) -> Result<Value, Fault> {
-        let Token::Name(name) = self.now.token else {
-            let message = match self.now.token {
+    fn parse_value(&mut self) -> Result<Value, Fault> {
+        let Token::Name(name) = self.current.token else {
+            let message = match self.current.token {
                 Token::End if self.text.trim().is_empty() => "the rule is empty",
                 Token::End => "the rule ends where a condition should be",
                 Token::Close => "expected a condition before this `)`",
@@ -286,57 +290,57 @@ impl<'a> Parser<'a> {
             return Err(self.fault(message));
         };
         if let Some(aggregate) = AGGREGATES.into_iter().find(|aggregate| aggregate.name() == name) {
-            return self.aggregate(aggregate);
+            return self.parse_aggregate(aggregate);
         }
         if let Some(history) = History::NAMED.into_iter().find(|history| history.name() == name) {
-            return self.remembered(history).map(Value::Comparable);
+            return self.parse_remembered(history).map(Value::Comparable);
         }
-        let subject = self.subject()?;
+        let subject = self.parse_subject()?;
         if subject == Subject::Loop {
             return Ok(Value::Complete(Term::flow(subject, Comparison::Equal, 1)));
         }
         if !subject.is_per_hop() {
-            if self.now.token == Token::At {
+            if self.current.token == Token::At {
                 return Err(self.fault(&format!("{} belongs to the flow, not to a node", subject.name())));
             }
             return Ok(Value::Comparable(Term::flow(subject, Comparison::Equal, 0)));
         }
         // A per-hop metric without an aggregate means any hop.
-        self.at_node(subject, Aggregate::Any).map(Value::Comparable)
+        self.parse_node(subject, Aggregate::Any).map(Value::Comparable)
     }
 
     /// Parses `previous(…)`, `change(…)` or `average(…, weight)`, starting at the name.
-    fn remembered(&mut self, history: History) -> Result<Term, Fault> {
+    fn parse_remembered(&mut self, history: History) -> Result<Term, Fault> {
         let name = history.name();
         self.advance()?;
-        let open = self.now;
+        let open = self.current;
         if !self.accept(Token::Open)? {
             let message = format!("`{name}` is of one value: write {name}(flow_latency)");
             return Err(Self::fault_at(open, message));
         }
-        let place = self.now;
+        let spanned = self.current;
         if History::NAMED
             .into_iter()
-            .any(|history| place.token == Token::Name(history.name()))
+            .any(|history| spanned.token == Token::Name(history.name()))
         {
             return Err(self.fault("history functions cannot be nested"));
         }
-        let term = match self.value()? {
+        let term = match self.parse_value()? {
             Value::Comparable(term) if is_one_number(&term) => term,
             _ => {
                 let message = format!(
                     "{name}() is of one whole number: flow_latency, hops, or max(), min(), sum(), count() of a metric, \
                      as in {name}(max(queue_occupancy))"
                 );
-                return Err(Self::fault_at(place, message));
+                return Err(Self::fault_at(spanned, message));
             }
         };
         let alpha = if history == History::Average {
-            self.weight()?
+            self.parse_weight()?
         } else {
             0
         };
-        if let Token::Comparison(sign) = self.now.token {
+        if let Token::Comparison(sign) = self.current.token {
             let sign = sign.symbol();
             return Err(self.fault(&format!("compare behind the parenthesis: {name}(…) {sign} …")));
         }
@@ -349,34 +353,34 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the weight of new values in an average, 256ths.
-    fn weight(&mut self) -> Result<u8, Fault> {
+    fn parse_weight(&mut self) -> Result<u8, Fault> {
         if !self.accept(Token::Comma)? {
-            return Ok(USUAL_WEIGHT);
+            return Ok(DEFAULT_WEIGHT);
         }
-        let (number, place) = self.number()?;
+        let (number, spanned) = self.parse_number()?;
         let divisor = match number.unit {
             Unit::None => Some(1),
             Unit::Percent => Some(100),
             Unit::Time(_) | Unit::Factor(_) => None,
         };
         let weight = divisor.and_then(|divisor| {
-            let parts = u128::from(number.digits) * 256;
-            let whole = divisor * 10u128.pow(number.decimals);
+            let numerator = u128::from(number.digits) * 256;
+            let denominator = divisor * 10u128.pow(number.decimals);
             // Rounds to the nearest 256th.
-            u8::try_from((parts * 2 + whole) / (whole * 2))
+            u8::try_from((numerator * 2 + denominator) / (denominator * 2))
                 .ok()
                 .filter(|&weight| weight > 0)
         });
         weight.ok_or_else(|| {
             let message = "the weight of a new value in an average is between 0.004 and 0.996, such as 0.25";
-            Self::fault_at(place, message.to_owned())
+            Self::fault_at(spanned, message.to_owned())
         })
     }
 
     /// Parses an aggregate such as `max(…)`, starting at the name.
-    fn aggregate(&mut self, aggregate: Aggregate) -> Result<Value, Fault> {
+    fn parse_aggregate(&mut self, aggregate: Aggregate) -> Result<Value, Fault> {
         let name = self.advance()?;
-        let open = self.now;
+        let open = self.current;
         if !self.accept(Token::Open)? {
             let name = aggregate.name();
             return Err(Self::fault_at(
@@ -384,9 +388,9 @@ impl<'a> Parser<'a> {
                 format!("`{name}` is over the hops: write {name}(queue_occupancy)"),
             ));
         }
-        let place = self.now;
-        let subject = match place.token {
-            Token::Name(_) => self.subject()?,
+        let spanned = self.current;
+        let subject = match spanned.token {
+            Token::Name(_) => self.parse_subject()?,
             _ => return Err(self.fault("expected a metric of a hop, such as queue_occupancy")),
         };
         if !subject.is_per_hop() {
@@ -394,11 +398,11 @@ impl<'a> Parser<'a> {
             let aggregate = aggregate.name();
             let message =
                 format!("{subject} belongs to the flow, not to its hops: write it without {aggregate}()");
-            return Err(Self::fault_at(place, message));
+            return Err(Self::fault_at(spanned, message));
         }
-        let mut term = self.at_node(subject, aggregate)?;
-        let mut complete = false;
-        if let Token::Comparison(sign) = self.now.token {
+        let mut term = self.parse_node(subject, aggregate)?;
+        let mut is_complete = false;
+        if let Token::Comparison(sign) = self.current.token {
             if !matches!(aggregate, Aggregate::Any | Aggregate::All | Aggregate::Count) {
                 let name = aggregate.name();
                 return Err(self.fault(&format!(
@@ -408,28 +412,28 @@ impl<'a> Parser<'a> {
                 )));
             }
             self.advance()?;
-            let (number, place) = self.number()?;
+            let (number, spanned) = self.parse_number()?;
             let hop_value = Term {
                 aggregate: Aggregate::Any,
                 ..term
             };
             term = Term {
                 aggregate,
-                ..self.finish(hop_value, sign, number, place)?
+                ..self.complete_term(hop_value, sign, number, spanned)?
             };
-            complete = aggregate != Aggregate::Count;
-            if !complete {
+            is_complete = aggregate != Aggregate::Count;
+            if !is_complete {
                 term.aggregate = Aggregate::CountWhere;
             }
         }
-        if matches!(self.now.token, Token::And | Token::Or) {
+        if matches!(self.current.token, Token::And | Token::Or) {
             let name = self.text[name.start..][..name.len].to_owned();
             return Err(self.fault(&format!(
                 "one comparison fits into {name}(): write {name}(…) and {name}(…)"
             )));
         }
         self.expect_close(open)?;
-        Ok(if complete {
+        Ok(if is_complete {
             Value::Complete(term)
         } else {
             Value::Comparable(term)
@@ -437,48 +441,48 @@ impl<'a> Parser<'a> {
     }
 
     /// Consumes the name of a metric or other value, and suggests a similar name if it is unknown.
-    fn subject(&mut self) -> Result<Subject, Fault> {
-        let place = self.now;
-        let written = &self.text[place.start..][..place.len];
-        if let Some(subject) = Subject::from_name(written) {
+    fn parse_subject(&mut self) -> Result<Subject, Fault> {
+        let spanned = self.current;
+        let name = &self.text[spanned.start..][..spanned.len];
+        if let Some(subject) = Subject::from_name(name) {
             self.advance()?;
             return Ok(subject);
         }
-        if written == Metric::FlowPath.name() {
+        if name == Metric::FlowPath.name() {
             return Err(self.fault(
                 "flow_path is not a number: use `hops` for its length, `loop` for a node seen twice",
             ));
         }
-        let known = Subject::ALL
+        let known_names = Subject::ALL
             .iter()
-            .map(|s| s.name())
-            .chain(AGGREGATES.iter().map(|a| a.name()));
-        let known = known.chain(History::NAMED.iter().map(|history| history.name()));
-        let message = match names::nearest(written, known.chain(["and", "or", "not"])) {
-            Some(name) => format!("unknown name `{written}`: did you mean `{name}`?"),
+            .map(|subject| subject.name())
+            .chain(AGGREGATES.iter().map(|aggregate| aggregate.name()));
+        let known_names = known_names.chain(History::NAMED.iter().map(|history| history.name()));
+        let message = match names::nearest(name, known_names.chain(["and", "or", "not"])) {
+            Some(similar) => format!("unknown name `{name}`: did you mean `{similar}`?"),
             None => {
-                let all: Vec<&str> = Subject::ALL.iter().map(|subject| subject.name()).collect();
-                format!("unknown name `{written}`: known are {}", all.join(", "))
+                let subjects: Vec<&str> = Subject::ALL.iter().map(|subject| subject.name()).collect();
+                format!("unknown name `{name}`: known are {}", subjects.join(", "))
             }
         };
-        Err(Self::fault_at(place, message))
+        Err(Self::fault_at(spanned, message))
     }
 
     /// Parses `@node` after a per-hop metric, if it is there.
-    fn at_node(&mut self, subject: Subject, aggregate: Aggregate) -> Result<Term, Fault> {
+    fn parse_node(&mut self, subject: Subject, aggregate: Aggregate) -> Result<Term, Fault> {
         let mut term = Term {
             aggregate,
             ..Term::flow(subject, Comparison::Less, 0)
         };
         if self.accept(Token::At)? {
-            let place = self.now;
-            let Token::Number(number) = place.token else {
+            let spanned = self.current;
+            let Token::Number(number) = spanned.token else {
                 return Err(self.fault("expected a node id behind `@`, such as 102 or 0x66"));
             };
-            let plain = number.decimals == 0 && number.unit == Unit::None;
+            let is_plain_number = number.decimals == 0 && number.unit == Unit::None;
             let id = u32::try_from(number.digits)
                 .ok()
-                .filter(|&id| plain && id != NO_NODE);
+                .filter(|&id| is_plain_number && id != NO_NODE);
             term.node = id.ok_or_else(|| self.fault("a node id is a whole number below 4294967295"))?;
             self.advance()?;
         }
@@ -532,12 +536,12 @@ impl Scale {
 pub fn amount(metric: Metric, text: &str) -> Result<u64, String> {
     let mut lexer = Lexer::new(text);
     let first = lexer.next().map_err(|fault| fault.message)?;
-    let rest = lexer.next().map_err(|fault| fault.message)?;
-    match (first.token, rest.token) {
+    let end = lexer.next().map_err(|fault| fault.message)?;
+    match (first.token, end.token) {
         (Token::Number(number), Token::End) => {
-            let value = whole(number, Scale::of_metric(metric))?;
+            let value = to_smallest_unit(number, Scale::of_metric(metric))?;
             if metric == Metric::LinkUtilization {
-                at_most_one(value)
+                check_utilization(value)
             } else {
                 Ok(value)
             }
@@ -550,7 +554,7 @@ pub fn amount(metric: Metric, text: &str) -> Result<u64, String> {
 /// nanoseconds, which is probably unintended. For warnings.
 pub fn unlikely_latencies(text: &str) -> Vec<String> {
     let mut lexer = Lexer::new(text);
-    let mut found = Vec::new();
+    let mut comparisons = Vec::new();
     let mut latency = None;
     let mut sign = None;
     while let Ok(SpannedToken { token, .. }) = lexer.next() {
@@ -570,17 +574,17 @@ pub fn unlikely_latencies(text: &str) -> Vec<String> {
                 if let (Some(latency), Some(sign)) = (latency, sign.take())
                     && is_small
                 {
-                    found.push(format!("{latency} {sign} {digits}"));
+                    comparisons.push(format!("{latency} {sign} {digits}"));
                 }
             }
             _ => {}
         }
     }
-    found
+    comparisons
 }
 
 /// Rejects a utilization above 100 %.
-fn at_most_one(value: u64) -> Result<u64, String> {
+fn check_utilization(value: u64) -> Result<u64, String> {
     match value <= UTILIZATION_ONE {
         true => Ok(value),
         false => Err("a utilization is at most 100%: write 80% or 0.8".to_owned()),
@@ -588,7 +592,7 @@ fn at_most_one(value: u64) -> Result<u64, String> {
 }
 
 /// Converts a number to the value's smallest unit.
-fn whole(number: Number, scale: Scale) -> Result<u64, String> {
+fn to_smallest_unit(number: Number, scale: Scale) -> Result<u64, String> {
     let factor = match (&scale, number.unit) {
         (Scale::Fraction, Unit::None) => UTILIZATION_ONE,
         (Scale::Fraction, Unit::Percent) => UTILIZATION_ONE / 100,
@@ -600,12 +604,12 @@ fn whole(number: Number, scale: Scale) -> Result<u64, String> {
         (Scale::Fraction, Unit::Time(_)) => {
             return Err("a utilization is a fraction: write 80% or 0.8".into());
         }
-        (Scale::Plain(what), Unit::Percent) => {
-            return Err(format!("this value is {what}: `%` has no meaning here"));
+        (Scale::Plain(description), Unit::Percent) => {
+            return Err(format!("this value is {description}: `%` has no meaning here"));
         }
-        (Scale::Plain(what), Unit::Time(_)) => {
+        (Scale::Plain(description), Unit::Time(_)) => {
             return Err(format!(
-                "this value is {what}: a unit of time has no meaning here"
+                "this value is {description}: a unit of time has no meaning here"
             ));
         }
     };
@@ -615,7 +619,9 @@ fn whole(number: Number, scale: Scale) -> Result<u64, String> {
         return Err(match scale {
             Scale::Nanoseconds => "finer than a nanosecond".into(),
             Scale::Fraction => "finer than a millionth".into(),
-            Scale::Plain(what) => format!("this value is {what}, which are whole: write a whole number"),
+            Scale::Plain(description) => {
+                format!("this value is {description}, which are whole: write a whole number")
+            }
         });
     }
     // u64::MAX is reserved for absent values.

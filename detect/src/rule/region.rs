@@ -30,7 +30,7 @@ pub struct HopQuantity {
 
 impl HopQuantity {
     /// Returns the value at a hop, or [`ABSENT`] for another node's hop.
-    fn of(&self, hop: &HopValues) -> u64 {
+    fn value_of(&self, hop: &HopValues) -> u64 {
         if self.node != NO_NODE && self.node != hop.node {
             return ABSENT;
         }
@@ -63,12 +63,12 @@ impl Summary {
     /// Adds a value, unless it is [`ABSENT`].
     #[inline(always)]
     pub fn add(&mut self, value: u64) {
-        let present = value != ABSENT;
-        let counted = if present { value } else { 0 };
+        let is_present = value != ABSENT;
+        let summand = if is_present { value } else { 0 };
         self.least = self.least.min(value);
-        self.greatest = self.greatest.max(counted);
-        self.sum = self.sum.saturating_add(counted);
-        self.count = self.count.saturating_add(u16::from(present));
+        self.greatest = self.greatest.max(summand);
+        self.sum = self.sum.saturating_add(summand);
+        self.count = self.count.saturating_add(u16::from(is_present));
     }
 }
 
@@ -95,7 +95,8 @@ impl Default for ReportSummary {
 struct Shape {
     /// Twice the number of hops, plus 1 if the path has a loop.
     flow: u64,
-    /// Number of values per quantity, 16 bits each in two words; 1 stands for any number if the quantity is not counted.
+    /// Number of values per quantity, 16 bits each in two words (low, high); 1 stands for any number if the quantity is not
+    /// counted.
     counts: (u64, u64),
 }
 
@@ -106,15 +107,15 @@ impl Shape {
         counts: (u64::MAX, u64::MAX),
     };
 
-    /// Adds the number of values of quantity `at`.
+    /// Adds the number of values of quantity `index`.
     #[inline(always)]
-    fn count(&mut self, at: usize, count: u16) {
-        let word = if at < 4 {
+    fn add_count(&mut self, index: usize, count: u16) {
+        let word = if index < 4 {
             &mut self.counts.0
         } else {
             &mut self.counts.1
         };
-        *word |= u64::from(count) << (16 * (at % 4));
+        *word |= u64::from(count) << (16 * (index % 4));
     }
 
     /// Compares all fields in one branch, because they are nearly always equal.
@@ -144,16 +145,16 @@ impl ReportSummary {
         self.flow_latency = flow_latency;
     }
 
-    /// Adds the summary of quantity `at`.
+    /// Adds the summary of quantity `index`.
     #[inline(always)]
-    pub fn add(&mut self, at: usize, quantity: &HopQuantity, summary: Summary) {
+    pub fn add(&mut self, index: usize, quantity: &HopQuantity, summary: Summary) {
         let count = if quantity.counted {
             summary.count
         } else {
             summary.count.min(1)
         };
-        self.shape.count(at, count);
-        self.hops[at % QUANTITIES] = summary;
+        self.shape.add_count(index, count);
+        self.hops[index % QUANTITIES] = summary;
     }
 
     /// Returns a hash of the shape.
@@ -192,9 +193,9 @@ impl Range {
     /// Narrows the range to the part in which `comparison` with `number` has the same outcome as for `value`, which is in
     /// the range.
     fn narrow(&mut self, value: u64, comparison: Comparison, number: u64) {
-        let cell = cell(value, comparison, number);
-        let low = self.low.max(cell.low);
-        let high = (self.low + self.width).min(cell.low + cell.width);
+        let same_outcome = same_outcome(value, comparison, number);
+        let low = self.low.max(same_outcome.low);
+        let high = (self.low + self.width).min(same_outcome.low + same_outcome.width);
         *self = Self {
             low,
             width: high - low,
@@ -202,9 +203,9 @@ impl Range {
     }
 }
 
-/// Returns the values around `value` with the same outcome. [`Comparison::Equal`] has three such cells: below, equal,
+/// Returns the values around `value` with the same outcome. [`Comparison::Equal`] has three such ranges: below, equal,
 /// above.
-fn cell(value: u64, comparison: Comparison, number: u64) -> Range {
+fn same_outcome(value: u64, comparison: Comparison, number: u64) -> Range {
     let (low, high) = match comparison {
         Comparison::Less | Comparison::AtLeast if value < number => (0, number - 1),
         Comparison::Less | Comparison::AtLeast => (number, ABSENT - 1),
@@ -254,24 +255,24 @@ impl HopRegion {
             value: number,
             ..
         } = *term;
-        let upward = matches!(comparison, Comparison::Greater | Comparison::AtLeast);
-        let ordered = !matches!(comparison, Comparison::Equal | Comparison::Unequal);
+        let is_upward = matches!(comparison, Comparison::Greater | Comparison::AtLeast);
+        let is_ordered = !matches!(comparison, Comparison::Equal | Comparison::Unequal);
         match term.aggregate {
             // The number of values is part of the shape.
             Aggregate::Count | Aggregate::Flow => {}
             Aggregate::Max => self.greatest.narrow(summary.greatest, comparison, number),
             Aggregate::Min => self.least.narrow(summary.least, comparison, number),
-            Aggregate::Any if ordered && upward => {
+            Aggregate::Any if is_ordered && is_upward => {
                 self.greatest.narrow(summary.greatest, comparison, number);
             }
-            Aggregate::All if ordered && !upward => {
+            Aggregate::All if is_ordered && !is_upward => {
                 self.greatest.narrow(summary.greatest, comparison, number);
             }
-            Aggregate::Any | Aggregate::All if ordered => {
+            Aggregate::Any | Aggregate::All if is_ordered => {
                 self.least.narrow(summary.least, comparison, number);
             }
             Aggregate::Any | Aggregate::All | Aggregate::CountWhere => {
-                if !cell(summary.least, comparison, number).contains(summary.greatest) {
+                if !same_outcome(summary.least, comparison, number).contains(summary.greatest) {
                     return None;
                 }
                 self.least.narrow(summary.least, comparison, number);
@@ -314,10 +315,14 @@ impl Region {
 
     /// Returns the region of `rules` around a report, or `None` if there is none.
     pub fn around(rules: &RuleSet, report: &ReportSummary) -> Option<Self> {
-        let known = report.flow_latency != ABSENT;
+        let has_latency = report.flow_latency != ABSENT;
         let mut region = Self {
             shape: report.shape,
-            flow_latency: if known { Range::PRESENT } else { Range::ABSENT },
+            flow_latency: if has_latency {
+                Range::PRESENT
+            } else {
+                Range::ABSENT
+            },
             hops: report.hops.map(|hops| {
                 if hops.count > 0 {
                     HopRegion::EVERY
@@ -327,15 +332,15 @@ impl Region {
             }),
         };
         for term in rules.terms_in_regions() {
-            if term.subject == Subject::FlowLatency && known {
+            if term.subject == Subject::FlowLatency && has_latency {
                 region
                     .flow_latency
                     .narrow(report.flow_latency, term.comparison, term.value);
             }
-            if let Some(at) = rules.needs.quantity_of(term)
-                && report.hops[at].count > 0
+            if let Some(index) = rules.needs.quantity_of(term)
+                && report.hops[index].count > 0
             {
-                region.hops[at].narrow(&report.hops[at], term)?;
+                region.hops[index].narrow(&report.hops[index], term)?;
             }
         }
         Some(region)
@@ -366,11 +371,12 @@ impl Region {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Needs {
     quantities: Vec<HopQuantity>,
-    /// The number of hops is used; whether the path has a loop is used.
+    /// The number of hops is used.
     hops: bool,
+    /// Whether the path has a loop is used.
     looped: bool,
     /// Rules use more quantities than [`QUANTITIES`].
-    too_many: bool,
+    has_too_many: bool,
     runs_only: bool,
 }
 
@@ -381,18 +387,18 @@ impl Needs {
         if !term.subject.is_per_hop() {
             return;
         }
-        let counted = matches!(
+        let is_counted = matches!(
             term.aggregate,
             Aggregate::Sum | Aggregate::Avg | Aggregate::Count | Aggregate::CountWhere
         );
         match self.quantity_of(term) {
-            Some(at) => self.quantities[at].counted |= counted,
-            None if self.quantities.len() == QUANTITIES => self.too_many = true,
+            Some(index) => self.quantities[index].counted |= is_counted,
+            None if self.quantities.len() == QUANTITIES => self.has_too_many = true,
             None => {
                 self.quantities.push(HopQuantity {
                     subject: term.subject,
                     node: term.node,
-                    counted,
+                    counted: is_counted,
                 });
             }
         }
@@ -409,7 +415,7 @@ impl RuleSet {
     /// Returns the quantities to summarize, or `None` if rules use too many, so that there are no regions.
     #[inline(always)]
     pub fn quantities(&self) -> Option<&[HopQuantity]> {
-        (!self.needs.too_many).then_some(&self.needs.quantities)
+        (!self.needs.has_too_many).then_some(&self.needs.quantities)
     }
 
     /// Returns whether rules use nothing but the flow latency.
@@ -418,10 +424,10 @@ impl RuleSet {
             quantities,
             hops,
             looped,
-            too_many,
+            has_too_many,
             ..
         } = &self.needs;
-        self.stateful == 0 && !(*hops || *looped || *too_many) && quantities.is_empty()
+        self.stateful == 0 && !(*hops || *looped || *has_too_many) && quantities.is_empty()
     }
 
     /// Summarizes a report, or returns `None` if it cannot be summarized.
@@ -432,13 +438,13 @@ impl RuleSet {
             return None;
         }
         report.begin(self, latency, (observation.hops.len(), observation.looped));
-        for (at, quantity) in self.quantities()?.iter().enumerate() {
+        for (index, quantity) in self.quantities()?.iter().enumerate() {
             let mut summary = Summary::EMPTY;
             observation
                 .hops
                 .iter()
-                .for_each(|hop| summary.add(quantity.of(hop)));
-            report.add(at, quantity, summary);
+                .for_each(|hop| summary.add(quantity.value_of(hop)));
+            report.add(index, quantity, summary);
         }
         Some(report)
     }

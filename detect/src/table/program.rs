@@ -12,7 +12,7 @@
 //! The only multiplication is in averages, of at most 56 by 8 bits; there is no division. See [`crate::rule::history`] for
 //! the contents of cells.
 
-use super::{Reason, Row, TERMS, Table, Writer, holds};
+use super::{Reason, Row, TERMS, Table, Writer, code, holds};
 use crate::observation::{ABSENT, Observation};
 use crate::rule::history::{Cell, EMPTY, History, HistoryCells, MAX_RUN, MAX_VALUE, NO_CELL};
 use crate::rule::{CELLS, RuleSet, Term};
@@ -75,11 +75,11 @@ impl HistoryRef {
         reports: 0,
     };
 
-    fn new(term: &Term, places: HistoryCells) -> Self {
+    fn new(term: &Term, cells: HistoryCells) -> Self {
         Self {
             history: term.history as u8,
-            value: places.value,
-            run: places.run,
+            value: cells.value,
+            run: cells.run,
             lapsed: u8::from(term.lapsed),
             reports: u32::from(term.reports),
         }
@@ -142,22 +142,23 @@ impl Program {
     pub fn new(rules: &RuleSet) -> Result<Self, (usize, Reason)> {
         let mut writer = Writer {
             table: Table::EMPTY,
-            known: Vec::new(),
+            clauses: Vec::new(),
         };
         let mut program = Self::EMPTY;
         for rule in 0..rules.len() {
             let clauses: Vec<&[Term]> = rules.clauses(rule).collect();
-            let first = writer.table.terms as usize;
-            let known = writer.known.len();
+            let first_term = writer.table.terms as usize;
+            let first_clause = writer.clauses.len();
             writer.add(rule, &clauses).map_err(|reason| (rule, reason))?;
             // Only the first of equal clauses has rows. Equal terms have the same cells.
-            let new = clauses.iter().enumerate().filter(|(at, clause)| {
-                let number = writer.known[known..].iter().position(|new| new == *clause);
-                number.is_some() && !clauses[..*at].contains(clause)
+            let new_clauses = clauses.iter().enumerate().filter(|(index, clause)| {
+                writer.clauses[first_clause..].iter().any(|new| new == *clause)
+                    && !clauses[..*index].contains(clause)
             });
-            let terms = new.flat_map(|(clause, terms)| (0..terms.len()).map(move |at| (clause, at)));
-            for ((clause, at), history_ref) in terms.zip(&mut program.history_refs[first..]) {
-                *history_ref = HistoryRef::new(&clauses[clause][at], rules.cells_of(rule, clause, at));
+            let terms =
+                new_clauses.flat_map(|(clause, terms)| (0..terms.len()).map(move |term| (clause, term)));
+            for ((clause, term), history_ref) in terms.zip(&mut program.history_refs[first_term..]) {
+                *history_ref = HistoryRef::new(&clauses[clause][term], rules.cells_of(rule, clause, term));
             }
         }
         for (row, cell) in program.cells.iter_mut().zip(rules.cells()) {
@@ -173,28 +174,28 @@ impl Program {
     #[inline]
     pub fn evaluate(&self, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
         let used = (self.used as usize).min(CELLS);
-        let mut fresh = [EMPTY; CELLS];
-        let history = history.get_mut(..used).unwrap_or(&mut fresh[..used]);
-        let now = self.update(observation, history);
-        let mut holding: u64 = 0;
-        let mut at = 0;
-        while at < TERMS {
-            if at >= self.table.terms as usize {
+        let mut empty_history = [EMPTY; CELLS];
+        let history = history.get_mut(..used).unwrap_or(&mut empty_history[..used]);
+        let report_values = self.update(observation, history);
+        let mut true_clauses: u64 = 0;
+        let mut index = 0;
+        while index < TERMS {
+            if index >= self.table.terms as usize {
                 break;
             }
-            let row = &self.table.rows[at];
-            if self.history_refs[at].is_true(row, observation, &now, history) {
-                holding |= 1 << (row.clause & 63);
+            let row = &self.table.rows[index];
+            if self.history_refs[index].is_true(row, observation, &report_values, history) {
+                true_clauses |= 1 << (row.clause & 63);
             }
-            at += 1;
+            index += 1;
         }
-        let fired = self.table.fired(holding);
-        let mut at = 0;
-        while at < used {
-            if self.cells[at].kind == PREVIOUS && now[at] != ABSENT {
-                history[at] = now[at];
+        let fired = self.table.fired(true_clauses);
+        let mut index = 0;
+        while index < used {
+            if self.cells[index].kind == PREVIOUS && report_values[index] != ABSENT {
+                history[index] = report_values[index];
             }
-            at += 1;
+            index += 1;
         }
         fired
     }
@@ -202,13 +203,20 @@ impl Program {
     /// Updates averages and runs, and returns the report's values.
     #[inline]
     fn update(&self, observation: &Observation<'_>, history: &mut [u64]) -> [u64; CELLS] {
-        let mut now = [ABSENT; CELLS];
-        let mut at = 0;
-        while at < history.len() {
-            let cell = &self.cells[at];
+        let mut report_values = [ABSENT; CELLS];
+        let mut index = 0;
+        while index < history.len() {
+            let cell = &self.cells[index];
             if cell.kind == RUN {
-                let run = if history[at] == EMPTY { 0 } else { history[at] };
-                history[at] = if !cell.history_ref.is_true(&cell.row, observation, &now, history) {
+                let run = if history[index] == EMPTY {
+                    0
+                } else {
+                    history[index]
+                };
+                history[index] = if !cell
+                    .history_ref
+                    .is_true(&cell.row, observation, &report_values, history)
+                {
                     0
                 } else if run < MAX_RUN {
                     run + 1
@@ -216,19 +224,19 @@ impl Program {
                     run
                 };
             } else {
-                now[at] = cell.row.value_of(observation);
+                report_values[index] = cell.row.value_of(observation);
             }
-            if cell.kind == AVERAGE && now[at] != ABSENT {
-                history[at] = if history[at] == EMPTY {
-                    now[at] << 8
+            if cell.kind == AVERAGE && report_values[index] != ABSENT {
+                history[index] = if history[index] == EMPTY {
+                    report_values[index] << 8
                 } else {
-                    let k = u64::from(cell.alpha);
-                    history[at] + now[at] * k - ((history[at] * k) >> 8)
+                    let weight = u64::from(cell.alpha);
+                    history[index] + report_values[index] * weight - ((history[index] * weight) >> 8)
                 };
             }
-            at += 1;
+            index += 1;
         }
-        now
+        report_values
     }
 }
 
@@ -247,31 +255,37 @@ const _: () = assert!(
 
 impl HistoryRef {
     #[inline]
-    fn is_true(&self, row: &Row, observation: &Observation<'_>, now: &[u64; CELLS], history: &[u64]) -> bool {
+    fn is_true(
+        &self,
+        row: &Row,
+        observation: &Observation<'_>,
+        report_values: &[u64; CELLS],
+        history: &[u64],
+    ) -> bool {
         if self.run != NO_CELL {
             let run = history[usize::from(self.run)];
-            let long = run != EMPTY && run >= u64::from(self.reports);
-            return long != (self.lapsed == 1);
+            let is_long_enough = run != EMPTY && run >= u64::from(self.reports);
+            return is_long_enough != (self.lapsed == 1);
         }
-        if self.history == 0 {
+        if self.history == History::Now as u8 {
             return row.is_true(observation);
         }
-        let now = now[usize::from(self.value)];
+        let value = report_values[usize::from(self.value)];
         let stored = history[usize::from(self.value)];
         // Missing history makes the comparison unknown.
         if stored == EMPTY {
             return false;
         }
-        if self.history == 1 {
+        if self.history == History::Previous as u8 {
             return holds(row.comparison, stored, row.value);
         }
-        if now == ABSENT {
+        if value == ABSENT {
             return false;
         }
-        if self.history == 3 {
+        if self.history == History::Average as u8 {
             return holds(row.comparison, stored, row.value << 8);
         }
-        holds(row.comparison, now.abs_diff(stored), row.value)
+        holds(row.comparison, value.abs_diff(stored), row.value)
     }
 }
 
@@ -280,9 +294,9 @@ impl Row {
     #[inline]
     fn value_of(&self, observation: &Observation<'_>) -> u64 {
         let value = match self.subject {
-            0 => observation.flow_latency.unwrap_or(ABSENT),
-            1 => observation.hops.len() as u64,
-            2 => u64::from(observation.looped),
+            code::FLOW_LATENCY => observation.flow_latency.unwrap_or(ABSENT),
+            code::HOPS => observation.hops.len() as u64,
+            code::LOOP => u64::from(observation.looped),
             _ => return self.value_of_hops(observation),
         };
         if value == ABSENT || value <= MAX_VALUE {
@@ -294,15 +308,15 @@ impl Row {
 
     #[inline]
     fn value_of_hops(&self, observation: &Observation<'_>) -> u64 {
-        let all = self.gather(observation);
+        let hops = self.aggregate_hops(observation);
         match self.aggregate {
-            5 => u64::from(all.count),
-            _ if all.count == 0 => ABSENT,
-            1 => all.greatest.min(MAX_VALUE),
-            2 => all.least.min(MAX_VALUE),
+            code::COUNT => u64::from(hops.count),
+            _ if hops.count == 0 => ABSENT,
+            code::MAX => hops.greatest.min(MAX_VALUE),
+            code::MIN => hops.least.min(MAX_VALUE),
             // A sum above 64 bits saturates.
-            _ if all.sum_high > 0 => MAX_VALUE,
-            _ => all.sum.min(MAX_VALUE),
+            _ if hops.sum_high > 0 => MAX_VALUE,
+            _ => hops.sum.min(MAX_VALUE),
         }
     }
 }

@@ -15,7 +15,10 @@ use crate::{
 };
 
 /// Number of slots sampled to estimate a store's load.
-const SAMPLE: u64 = 16_384;
+const OCCUPANCY_SAMPLE: u64 = 16_384;
+
+/// Writes per slot with which a store is full for all practical purposes.
+const WRITES_PER_FULL_SLOT: f64 = 16.0;
 
 /// Options of a key query.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +41,7 @@ impl Default for KeyQuery {
     }
 }
 
-fn bad(error: QueryError) -> String {
+fn invalid_query(error: QueryError) -> String {
     format!("{error}; ask otherwise")
 }
 
@@ -48,20 +51,20 @@ impl SourceStore {
         let header = self.store.header();
         let occupied = self
             .store
-            .occupancy(SAMPLE)
-            .map(|(written, looked)| written as f64 / looked.max(1) as f64);
+            .occupancy(OCCUPANCY_SAMPLE)
+            .map(|(written, sampled)| written as f64 / sampled.max(1) as f64);
         let slots = match header.geometry {
             Geometry::KeyWrite { slots, .. } => Some(slots),
             _ => None,
         };
         let expected = slots
             .zip(occupied)
-            .map(|(slots, occupied)| expected(slots, occupied))
+            .map(|(slots, occupied)| expected_views(slots, occupied))
             .unwrap_or_default();
         StoreView {
             name: header.name.clone(),
             id: header.id,
-            shape: shape(&header.geometry),
+            shape: shape_view(&header.geometry),
             fields: Some(header.fields.clone()).filter(|fields| !fields.is_empty()),
             bytes: self.store.body_len(),
             pages: self.pages().to_owned(),
@@ -79,21 +82,26 @@ impl SourceStore {
     /// A message if the store is of another kind, or the query is invalid.
     pub fn get(&self, key: &Key, query: KeyQuery) -> Result<Answer, String> {
         if let Some(reader) = self.store.key_write() {
-            return self.data(&reader, key, query);
+            return self.query_data(&reader, key, query);
         }
         if let Some(reader) = self.store.paths() {
-            return self.path(&reader, key, query.largest);
+            return self.query_path(&reader, key, query.largest);
         }
-        Err(self.other_kind("get"))
+        Err(self.wrong_kind_error("get"))
     }
 
-    fn data(&self, reader: &crate::KeyWriteReader, key: &Key, query: KeyQuery) -> Result<Answer, String> {
+    fn query_data(
+        &self,
+        reader: &crate::KeyWriteReader,
+        key: &Key,
+        query: KeyQuery,
+    ) -> Result<Answer, String> {
         let mut data = vec![0; reader.data_len()];
-        let found = reader
+        let result = reader
             .get(key.bytes(), query.policy, query.copies, &mut data)
-            .map_err(bad)?;
-        let mut answer = self.answer(key);
-        match found {
+            .map_err(invalid_query)?;
+        let mut answer = self.empty_answer(key);
+        match result {
             crate::Answer::Found { copies, agreeing } => {
                 answer.answer = "found".to_owned();
                 answer.copies = Some(copies);
@@ -112,25 +120,25 @@ impl SourceStore {
         Ok(answer)
     }
 
-    fn path(
+    fn query_path(
         &self,
         reader: &crate::PostcardingReader,
         key: &Key,
         largest: Option<u32>,
     ) -> Result<Answer, String> {
         let mut hops = vec![None; usize::from(reader.hops())];
-        let found = match largest {
+        let result = match largest {
             None => reader.get(key.bytes(), &mut hops),
             Some(largest) => reader.get_known(key.bytes(), &mut hops, |value| value <= largest),
         };
-        let found = found.map_err(bad)?;
-        let mut answer = self.answer(key);
-        match found {
+        let path = result.map_err(invalid_query)?;
+        let mut answer = self.empty_answer(key);
+        match path {
             crate::Path::Found { missing, .. } | crate::Path::Unproven { missing, .. } => {
-                let last = hops.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-                hops.truncate(last);
-                let proven = matches!(found, crate::Path::Found { .. });
-                answer.answer = if proven { "found" } else { "unproven" }.to_owned();
+                let hop_count = hops.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+                hops.truncate(hop_count);
+                let is_proven = matches!(path, crate::Path::Found { .. });
+                answer.answer = if is_proven { "found" } else { "unproven" }.to_owned();
                 answer.path = Some(hops);
                 answer.missing = Some(missing);
             }
@@ -140,7 +148,7 @@ impl SourceStore {
         Ok(answer)
     }
 
-    fn answer(&self, key: &Key) -> Answer {
+    fn empty_answer(&self, key: &Key) -> Answer {
         Answer {
             store: self.name().to_owned(),
             key: key.to_string(),
@@ -161,9 +169,9 @@ impl SourceStore {
     /// A message if the store is of another kind, or the query is invalid.
     pub fn count(&self, key: &Key, copies: u8) -> Result<CountAnswer, String> {
         let Some(reader) = self.store.counters() else {
-            return Err(self.other_kind("count"));
+            return Err(self.wrong_kind_error("count"));
         };
-        let estimate = reader.estimate(key.bytes(), copies).map_err(bad)?;
+        let estimate = reader.estimate(key.bytes(), copies).map_err(invalid_query)?;
         let total = reader.total();
         let bound = reader.bound(copies, total);
         Ok(CountAnswer {
@@ -190,14 +198,14 @@ impl SourceStore {
         samples: usize,
     ) -> Result<SketchAnswer, String> {
         let Some(reader) = self.store.sketch() else {
-            return Err(self.other_kind("sketch"));
+            return Err(self.wrong_kind_error("sketch"));
         };
         let mut copy = SketchCopy::new();
         match epoch {
             Some(epoch) => reader.copy_epoch(epoch, &mut copy),
             None => reader.copy_newest(&mut copy),
         }
-        .map_err(|error| self.no_sketch(error))?;
+        .map_err(|error| self.sketch_error(error))?;
         let (question, estimate) = match (copy.kind(), key) {
             (SketchKind::CountMin, Some(key)) => ("count", copy.count_min(key.bytes()).map(Some)),
             (SketchKind::Count, Some(key)) => ("count", copy.count(key.bytes()).map(Some)),
@@ -206,11 +214,11 @@ impl SourceStore {
             (SketchKind::CountMin | SketchKind::Count, None) => ("epoch", Ok(None)),
             (_, Some(_)) => return Err(format!("`{}` has no keys; omit the key", self.name())),
         };
-        let estimate = estimate.map_err(|error| self.no_sketch(error))?;
-        let sampled = match copy.kind() {
+        let estimate = estimate.map_err(|error| self.sketch_error(error))?;
+        let sampled_items = match copy.kind() {
             SketchKind::Aroma => copy
                 .samples()
-                .map(|all| all.take(samples).map(|one| one.item).collect()),
+                .map(|sampled| sampled.take(samples).map(|sample| sample.item).collect()),
             _ => Ok(Vec::new()),
         };
         Ok(SketchAnswer {
@@ -224,40 +232,40 @@ impl SourceStore {
             estimate: estimate.map(|estimate| estimate.value),
             error: estimate.map(|estimate| estimate.bound.error),
             confidence: estimate.map(|estimate| estimate.bound.confidence),
-            samples: sampled.map_err(|error| self.no_sketch(error))?,
+            samples: sampled_items.map_err(|error| self.sketch_error(error))?,
         })
     }
 
-    fn no_sketch(&self, error: SketchError) -> String {
+    fn sketch_error(&self, error: SketchError) -> String {
         format!("`{}`: {error}", self.name())
     }
 
-    fn other_kind(&self, command: &str) -> String {
+    fn wrong_kind_error(&self, command: &str) -> String {
         let kind = self.store.geometry().name();
-        let other = match kind {
+        let suitable_command = match kind {
             "append" => "hopwise tail LIST",
             "key-increment" => "hopwise count STORE KEY",
             "sketch" => "hopwise sketch STORE [KEY]",
             _ => "hopwise get STORE KEY",
         };
         format!(
-            "`{}` is a store of kind {kind}, which `{command}` cannot query; use {other}",
+            "`{}` is a store of kind {kind}, which `{command}` cannot query; use {suitable_command}",
             self.name()
         )
     }
 }
 
 impl DtaSource {
-    /// Returns the first `most` lists with their newest batch. Reads the trailers of these lists only.
-    pub fn lists(&self, events: impl Fn(&str) -> bool, most: usize) -> Vec<ListView> {
+    /// Returns the first `max_lists` lists with their newest batch. Reads the trailers of these lists only.
+    pub fn lists(&self, is_event_list: impl Fn(&str) -> bool, max_lists: usize) -> Vec<ListView> {
         let mut views = Vec::new();
         for store in self.stores() {
             let Some(lists) = store.store.lists() else {
                 continue;
             };
             let tagged = lists.ring().tagged;
-            let events = events(store.name());
-            views.extend(lists.ids().take(most - views.len()).map(|list| ListView {
+            let events = is_event_list(store.name());
+            views.extend(lists.ids().take(max_lists - views.len()).map(|list| ListView {
                 list,
                 store: store.name().to_owned(),
                 newest: lists.newest(list),
@@ -276,7 +284,7 @@ impl DtaSource {
     pub fn tail(&self, list: u32, from: Option<u32>, limit: usize) -> Result<TailAnswer, String> {
         let store = self.find_list(list)?;
         let Some(lists) = store.store.lists() else {
-            return Err(store.other_kind("tail"));
+            return Err(store.wrong_kind_error("tail"));
         };
         if !lists.ring().tagged {
             return Err(format!(
@@ -288,20 +296,21 @@ impl DtaSource {
         let follower = match (from, newest) {
             (Some(from), _) => lists.from_sequence(list, from),
             (None, Some(newest)) => {
-                // Start `batches` back from the newest batch, or with the oldest available one.
+                // Start `batches` before the newest batch, or with the oldest available one.
                 let oldest = lists
                     .from_oldest(list)
                     .map_or(newest, |follower| follower.position());
                 let available = BlockTrailer::ahead(newest, oldest).max(0) as u32;
-                let back = available.min(batches.saturating_sub(1));
+                let batches_back = available.min(batches.saturating_sub(1));
                 // Sequence numbers run from 1 to 2^32 - 1 and then continue with 1.
-                let start = (i64::from(newest) - 1 - i64::from(back)).rem_euclid(i64::from(u32::MAX)) + 1;
+                let start =
+                    (i64::from(newest) - 1 - i64::from(batches_back)).rem_euclid(i64::from(u32::MAX)) + 1;
                 lists.from_sequence(list, start as u32)
             }
             (None, None) => lists.from_now(list),
         };
         let Some(mut follower) = follower else {
-            return Err(store.other_kind("tail"));
+            return Err(store.wrong_kind_error("tail"));
         };
         let mut answer = TailAnswer {
             list,
@@ -313,16 +322,16 @@ impl DtaSource {
         };
         // Enough polls to skip lost batches.
         let mut empty_polls = 0;
-        let most = follower.max_empty_polls();
-        while answer.entries.len() < limit && empty_polls < most {
-            let length = follower.entry_len();
+        let max_empty_polls = follower.max_empty_polls();
+        while answer.entries.len() < limit && empty_polls < max_empty_polls {
+            let entry_len = follower.entry_len();
             let position = follower.position();
             match follower.next() {
                 Next::Batch {
                     sequence, entries, ..
                 } => {
                     empty_polls = 0;
-                    store.entries(sequence, entries, length, &mut answer.entries);
+                    store.append_entries(sequence, entries, entry_len, &mut answer.entries);
                 }
                 Next::Overwritten { lost } => {
                     empty_polls = 0;
@@ -350,9 +359,9 @@ impl DtaSource {
 }
 
 impl SourceStore {
-    fn entries(&self, sequence: u32, bytes: &[u8], length: usize, into: &mut Vec<Entry>) {
-        for (index, entry) in bytes.chunks_exact(length.max(1)).enumerate() {
-            into.push(Entry {
+    fn append_entries(&self, sequence: u32, bytes: &[u8], entry_len: usize, answer: &mut Vec<Entry>) {
+        for (index, entry) in bytes.chunks_exact(entry_len.max(1)).enumerate() {
+            answer.push(Entry {
                 sequence,
                 index: index as u16,
                 data: hex(entry),
@@ -381,7 +390,7 @@ fn epoch_view(trailer: wire::dta::layout::SketchTrailer) -> Epoch {
     }
 }
 
-fn shape(geometry: &Geometry) -> Shape {
+fn shape_view(geometry: &Geometry) -> Shape {
     match *geometry {
         Geometry::KeyWrite {
             slots,
@@ -419,14 +428,14 @@ fn shape(geometry: &Geometry) -> Shape {
 }
 
 /// Returns the expected share of answered keys at this occupancy, for 1 to 4 copies per key.
-fn expected(slots: u64, occupied: f64) -> Vec<ExpectedView> {
-    let expected = (1..=4).map(|copies: u8| {
+fn expected_views(slots: u64, occupied: f64) -> Vec<ExpectedView> {
+    let views = (1..=4).map(|copies: u8| {
         let load = Plan::load_of(occupied, copies);
         let load = if load.is_finite() {
             load
         } else {
-            // A full store gives an infinite load; 16 writes per slot are as good.
-            16.0 / f64::from(copies)
+            // A full store gives an infinite load; this many writes per slot give the same answers.
+            WRITES_PER_FULL_SLOT / f64::from(copies)
         };
         let plan = Plan::new((load * slots as f64) as u64, slots, copies);
         ExpectedView {
@@ -435,5 +444,5 @@ fn expected(slots: u64, occupied: f64) -> Vec<ExpectedView> {
             answered: plan.answered(),
         }
     });
-    expected.collect()
+    views.collect()
 }

@@ -81,7 +81,7 @@ fn the_block_of_section_5_9_is_read() {
     assert_eq!(follower.next(), Next::Nothing);
     assert_eq!((follower.position(), follower.entry_len()), (2, 4));
     assert_eq!(
-        follower.seen(),
+        follower.stats(),
         FollowerStats {
             batches: 1,
             entries: 2,
@@ -175,7 +175,7 @@ fn a_follower_counts_overwritten_batches_and_read_plus_lost_balances() {
         assert_eq!(seen.last(), Some(&(writer.sequence - 1)), "{ahead}");
         // One block is left to the writer, the others are read.
         assert_eq!((seen.len(), lost), (7, u64::from(ahead - 7)), "{ahead}");
-        assert_eq!(follower.seen().overwritten, lost);
+        assert_eq!(follower.stats().overwritten, lost);
     }
 }
 
@@ -261,7 +261,7 @@ fn a_batch_that_never_came_is_given_up_when_later_ones_are_there() {
             }
         );
         assert_eq!(drain(&mut follower), (3 + lost..10).collect::<Vec<_>>());
-        assert_eq!(follower.seen().missing, u64::from(lost));
+        assert_eq!(follower.stats().missing, u64::from(lost));
     }
 }
 
@@ -279,7 +279,7 @@ fn a_writer_that_is_far_ahead_of_empty_memory_is_found() {
             // Two searches: for the pass with the batch, and in it for the batch.
             let found = (0..2 * follower.max_empty_polls()).find_map(|_| number(follower.next()));
             assert_eq!(found, Some(ahead), "{entries}");
-            let seen = follower.seen();
+            let seen = follower.stats();
             assert_eq!(
                 (seen.batches, seen.overwritten + seen.missing),
                 (1, u64::from(ahead) - 1),
@@ -373,14 +373,14 @@ fn numbers_go_on_after_the_largest() {
         }
         let expected: Vec<u32> = (u32::MAX - 20..=u32::MAX).chain(1..20).collect();
         assert_eq!(seen, expected);
-        assert_eq!(follower.seen().batches, 40);
+        assert_eq!(follower.stats().batches, 40);
         // Overwriting across the wrap of the sequence number is counted as any other.
         let mut slow = store.lists().unwrap().from_sequence(100, u32::MAX - 3).unwrap();
         let Next::Overwritten { lost } = slow.next() else {
             panic!("nothing overwritten")
         };
         assert_eq!(drain(&mut slow).last(), Some(&19));
-        assert_eq!(slow.seen().batches + lost, 4 + 19);
+        assert_eq!(slow.stats().batches + lost, 4 + 19);
     }
 }
 
@@ -469,7 +469,7 @@ fn followers_beside_a_writer_see_whole_batches_in_order() {
         overwritten,
         missing,
         ..
-    } = follower.seen();
+    } = follower.stats();
     assert_eq!(batches + overwritten + missing, 100_000);
     assert!(batches > 0);
 }

@@ -4,7 +4,7 @@ use wire::crc::crc_32_update;
 use wire::roce::{AtomicEth, Head, Opcode, Path, Psn, Reth, Segments, Transport, Writer};
 
 // Ethernet with a VLAN tag, IPv6, UDP, BTH, AtomicETH (the longest extension), padding, ICRC.
-const HEADERS: usize = 18 + 40 + 8 + 12 + 28 + 3 + 4;
+const MAX_HEADERS_LEN: usize = 18 + 40 + 8 + 12 + 28 + 3 + 4;
 
 /// Remote address, R_Key and length of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ pub(super) struct PacketPosition {
 /// Returns the maximum length in bytes of a frame with this payload, assuming the longest headers.
 #[inline]
 pub(super) const fn max_frame_len(payload: u32) -> usize {
-    payload as usize + HEADERS
+    payload as usize + MAX_HEADERS_LEN
 }
 
 /// Builds the frames of one queue pair, with cached headers.
@@ -72,13 +72,13 @@ impl Framer {
         };
         let Payload { data, immediate } = payload;
         if target.len <= position.mtu {
-            let made = match immediate {
+            let frame_len = match immediate {
                 None => self.0.write_only(out, head, reth, data),
                 Some(immediate) => self
                     .0
                     .write_only_immediate(out, solicited(head), reth, immediate, data),
             };
-            return made.unwrap_or(0);
+            return frame_len.unwrap_or(0);
         }
         self.segment(out, head, reth, position, payload)
     }
@@ -92,16 +92,18 @@ impl Framer {
         payload: Payload<'_>,
     ) -> usize {
         let Payload { data, immediate } = payload;
-        let at = position.index as usize * position.mtu as usize;
-        let end = (at + position.mtu as usize).min(data.len());
-        let Some(data) = data.get(at..end) else { return 0 };
-        let made = match (immediate, at, end == payload.data.len()) {
+        let start = position.index as usize * position.mtu as usize;
+        let end = (start + position.mtu as usize).min(data.len());
+        let Some(data) = data.get(start..end) else {
+            return 0;
+        };
+        let frame_len = match (immediate, start, end == payload.data.len()) {
             (_, 0, _) => self.0.write_first(out, head, reth, data),
             (_, _, false) => self.0.write_middle(out, head, data),
             (None, _, true) => self.0.write_last(out, head, data),
             (Some(immediate), _, true) => self.0.write_last_immediate(out, solicited(head), immediate, data),
         };
-        made.unwrap_or(0)
+        frame_len.unwrap_or(0)
     }
 
     /// Builds a fetch-and-add in `out` and returns the frame's length, or 0 if `out` is too short.
@@ -131,5 +133,6 @@ fn solicited(head: Head) -> Head {
 }
 
 const _: () = assert!(
-    HEADERS >= wire::roce::MAX_FRAME - wire::roce::MAX_PAYLOAD && Opcode::FetchAdd.extension_len() <= 28
+    MAX_HEADERS_LEN >= wire::roce::MAX_FRAME - wire::roce::MAX_PAYLOAD
+        && Opcode::FetchAdd.extension_len() <= 28
 );

@@ -2,7 +2,7 @@
 //! (RC).
 //!
 //! An unreliable operation becomes frames at once and is not stored. A reliable operation goes to the retransmit buffer
-//! (`retransmit.rs`), and [`CollectorLink::pump`] sends it. RC allows only go-back-N: after a loss, everything from the
+//! (`retransmit.rs`), and [`CollectorLink::send_due`] sends it. RC allows only go-back-N: after a loss, everything from the
 //! first unacknowledged packet is sent again.
 //!
 //! ```text
@@ -17,7 +17,7 @@ use wire::roce::{self, Head, Nak, Opcode, Psn, Syndrome, Transport};
 use super::config::{Config, Connection, End, Offer, REGIONS, RemoteRegion, UncertainFetchAdds};
 use super::frames::{Framer, PacketPosition, Payload, Target, frames_for, max_frame_len};
 use super::outbox::Outbox;
-use super::retransmit::{Destination, Kind, Operation, RetransmitBuffer};
+use super::retransmit::{Destination, Operation, OperationKind, RetransmitBuffer};
 use super::stats::{GivenUp, Refused, Response, Stats};
 use crate::seed::mix;
 use crate::transport::{Blocked, Credit};
@@ -71,7 +71,7 @@ pub(super) struct CollectorLink {
     seed: u64,
     offer: Option<Offer>,
     /// Local queue pairs of the current connection. `offer` above is for the next one.
-    ours: Option<Offer>,
+    connected_offer: Option<Offer>,
     peer: Option<roce::Path>,
     mtu: u32,
     max_message: u32,
@@ -89,11 +89,11 @@ pub(super) struct CollectorLink {
     sent_end: Psn,
     outstanding_atomics: u32,
     atomic_depth: u32,
-    /// Maximum number of packets in flight, see [`CollectorLink::responded`].
+    /// Maximum number of packets in flight, see [`CollectorLink::apply_response`].
     window: u32,
     /// Expiry of the retransmission timer, ns.
     deadline: u64,
-    tries: u32,
+    consecutive_timeouts: u32,
     /// End of the pause after congestion or a loss, ns.
     paused_until: u64,
     /// End of the pause that an RNR NAK requests, ns.
@@ -104,7 +104,7 @@ pub(super) struct CollectorLink {
 impl CollectorLink {
     pub(super) fn new(collector: u8, config: &Config) -> Self {
         let seed = mix(config.seed ^ (u64::from(collector) << 32));
-        let none = RemoteRegion {
+        let no_region = RemoteRegion {
             region: 0,
             address: 0,
             len: 0,
@@ -117,11 +117,11 @@ impl CollectorLink {
             generation: seed as u32 & 0x3fff,
             seed,
             offer: None,
-            ours: None,
+            connected_offer: None,
             peer: None,
             mtu: 1024,
             max_message: config.max_message.min(config.retransmit_bytes as u32),
-            regions: vec![none; REGIONS].into(),
+            regions: vec![no_region; REGIONS].into(),
             unreliable: None,
             reliable: None,
             retransmit: RetransmitBuffer::new(config.retransmit_operations, config.retransmit_bytes),
@@ -134,7 +134,7 @@ impl CollectorLink {
             atomic_depth: 1,
             window: config.window,
             deadline: NEVER,
-            tries: 0,
+            consecutive_timeouts: 0,
             paused_until: 0,
             not_ready_until: 0,
             stats: Stats::default(),
@@ -165,10 +165,10 @@ impl CollectorLink {
 
     pub(super) fn connect(&mut self, to: &Connection<'_>, config: &Config) -> Result<(), String> {
         check(to)?;
-        let nothing = "nothing was offered to this collector since its last connection";
-        let offer = self.offer.take().ok_or(nothing)?;
+        let no_offer = "nothing was offered to this collector since its last connection";
+        let offer = self.offer.take().ok_or(no_offer)?;
         if let Some(executed) = to.executed {
-            self.settle(executed);
+            self.acknowledge_executed(executed);
         }
         self.regions.fill(RemoteRegion {
             region: 0,
@@ -189,8 +189,8 @@ impl CollectorLink {
             framer,
             psn: offer.unreliable.psn,
         });
-        self.ours = Some(offer);
-        self.renumber(offer.reliable.psn, config.uncertain_fetch_adds);
+        self.connected_offer = Some(offer);
+        self.assign_new_psns(offer.reliable.psn, config.uncertain_fetch_adds);
         let psn = self.psn_after_buffer(offer);
         let reliable = to
             .reliable
@@ -200,7 +200,7 @@ impl CollectorLink {
         self.event = None;
         self.window = config.window;
         self.deadline = NEVER;
-        self.tries = 0;
+        self.consecutive_timeouts = 0;
         self.paused_until = 0;
         self.not_ready_until = 0;
         self.stats.connections += 1;
@@ -212,56 +212,58 @@ impl CollectorLink {
         if self.retransmit.first() == self.retransmit.end() {
             offer.reliable.psn
         } else {
-            self.retransmit.at(self.retransmit.end() - 1).after()
+            self.retransmit.at(self.retransmit.end() - 1).next_psn()
         }
     }
 
     /// Acknowledges the operations before `executed`, the PSN that the collector expected last.
-    fn settle(&mut self, executed: Psn) {
+    fn acknowledge_executed(&mut self, executed: Psn) {
         let ahead = executed.distance(self.unacknowledged);
-        if self.ours.is_some() && (0..=self.sent_end.distance(self.unacknowledged)).contains(&ahead) {
+        if self.connected_offer.is_some()
+            && (0..=self.sent_end.distance(self.unacknowledged)).contains(&ahead)
+        {
             self.acknowledge(executed);
-            self.nothing_else_was_executed();
+            self.mark_rest_unsent();
         }
     }
 
     /// Marks the remaining operations as not executed, so that fetch-and-adds can be sent again without risk.
-    fn nothing_else_was_executed(&mut self) {
+    fn mark_rest_unsent(&mut self) {
         for position in self.retransmit.first()..self.retransmit.end() {
-            self.retransmit.at_mut(position).sent = false;
+            self.retransmit.operation_mut(position).was_sent = false;
         }
     }
 
     /// Marks the operations for this region as outdated; the next connection does not send them.
-    pub(super) fn give_up(&mut self, region: u16) {
+    pub(super) fn mark_outdated(&mut self, region: u16) {
         for position in self.retransmit.first()..self.retransmit.end() {
-            let operation = self.retransmit.at_mut(position);
+            let operation = self.retransmit.operation_mut(position);
             operation.outdated |= operation.to.region == region;
         }
     }
 
     /// Assigns the new connection's PSNs to the retransmit buffer. Operations that cannot be sent there are given up and
     /// keep zero packets.
-    fn renumber(&mut self, first: Psn, uncertain: UncertainFetchAdds) {
+    fn assign_new_psns(&mut self, first: Psn, uncertain: UncertainFetchAdds) {
         let mut psn = first;
         for position in self.retransmit.first()..self.retransmit.end() {
             let mut operation = *self.retransmit.at(position);
-            let given_up = self.reconsider(&operation, uncertain);
-            if let Some(reason) = given_up
+            let give_up_reason = self.check_resend(&operation, uncertain);
+            if let Some(reason) = give_up_reason
                 && operation.packets > 0
             {
                 self.stats.given_up[reason as usize] += 1;
                 self.stats.unacknowledged -= 1;
             }
-            operation.packets = if given_up.is_some() {
+            operation.packets = if give_up_reason.is_some() {
                 0
             } else {
                 frames_for(operation.len(), self.mtu)
             };
             operation.psn = psn;
-            operation.sent = false;
-            psn = operation.after();
-            *self.retransmit.at_mut(position) = operation;
+            operation.was_sent = false;
+            psn = operation.next_psn();
+            *self.retransmit.operation_mut(position) = operation;
         }
         self.cursor = self.retransmit.first();
         self.cursor_packets = 0;
@@ -273,23 +275,23 @@ impl CollectorLink {
     }
 
     /// Returns the reason to give up an operation, or `None` to send it on the new connection.
-    fn reconsider(&mut self, operation: &Operation, uncertain: UncertainFetchAdds) -> Option<GivenUp> {
-        let len = if matches!(operation.kind, Kind::Add(_)) {
+    fn check_resend(&mut self, operation: &Operation, uncertain: UncertainFetchAdds) -> Option<GivenUp> {
+        let len = if matches!(operation.kind, OperationKind::Add(_)) {
             8
         } else {
             operation.len()
         };
-        let gone = operation.packets == 0 || operation.outdated;
-        if gone || self.target(operation.to, len).is_err() {
+        let is_obsolete = operation.packets == 0 || operation.outdated;
+        if is_obsolete || self.target(operation.to, len).is_err() {
             return Some(GivenUp::NoPlace);
         }
-        if operation.sent && matches!(operation.kind, Kind::Add(_)) {
+        if operation.was_sent && matches!(operation.kind, OperationKind::Add(_)) {
             if uncertain == UncertainFetchAdds::GiveUp {
                 return Some(GivenUp::Uncertain);
             }
             self.stats.uncertain_fetch_adds += 1;
         }
-        if operation.sent && operation.immediate.is_some() {
+        if operation.was_sent && operation.immediate.is_some() {
             self.stats.uncertain_immediates += 1;
         }
         None
@@ -302,7 +304,7 @@ impl CollectorLink {
     }
 
     /// Ends the connection because of an error that only a new connection can resolve.
-    fn break_off(&mut self, cause: Cause) {
+    fn fail_connection(&mut self, cause: Cause) {
         self.state = State::Broken(cause);
         self.event = Some(cause);
         self.deadline = NEVER;
@@ -313,7 +315,7 @@ impl CollectorLink {
 
     /// Returns how many operations, with how many bytes of data in total, the link accepts now.
     pub(super) fn credit(&self, reliable: bool, outbox: &Outbox, now: u64) -> Credit {
-        if self.ours.is_none() {
+        if self.connected_offer.is_none() {
             return Credit::NONE;
         }
         if reliable || self.unreliable.is_none() {
@@ -338,25 +340,25 @@ impl CollectorLink {
         }
     }
 
-    /// Returns whether the link now accepts `needed.messages` operations with `needed.bytes` of data in total.
+    /// Returns whether the link now accepts `required.messages` operations with `required.bytes` of data in total.
     #[inline]
-    pub(super) fn has_credit(&self, needed: Credit, reliable: bool, outbox: &Outbox, now: u64) -> bool {
-        if self.ours.is_none() {
+    pub(super) fn has_credit(&self, required: Credit, reliable: bool, outbox: &Outbox, now: u64) -> bool {
+        if self.connected_offer.is_none() {
             return false;
         }
-        let Credit { messages, bytes } = needed;
+        let Credit { messages, bytes } = required;
         if reliable || self.unreliable.is_none() {
             return self.retransmit.free() as u64 >= u64::from(messages)
                 && self.retransmit.free_bytes() as u64 >= bytes;
         }
         // Each message wastes less than one frame. The path MTU is a power of two, so a shift divides by it.
         let frames = u64::from(messages) + (bytes.saturating_sub(1) >> self.mtu.trailing_zeros());
-        let needed = frames
+        let required = frames
             .saturating_mul(max_frame_len(0) as u64)
             .saturating_add(bytes);
         self.may_send_unreliable(now)
             && frames <= outbox.free_frames() as u64
-            && needed <= outbox.free_bytes() as u64
+            && required <= outbox.free_bytes() as u64
     }
 
     /// Returns whether unreliable operations can be sent now.
@@ -438,12 +440,12 @@ impl CollectorLink {
             .reliable
             .as_ref()
             .map_or(Psn::default(), |queue_pair| queue_pair.psn);
-        let operation = self.retransmit.at_mut(position);
+        let operation = self.retransmit.operation_mut(position);
         operation.psn = psn;
         operation.packets = frames_for(len, self.mtu);
-        let after = operation.after();
+        let next_psn = operation.next_psn();
         if let Some(queue_pair) = &mut self.reliable {
-            queue_pair.psn = after;
+            queue_pair.psn = next_psn;
         }
         self.stats.reliable += 1;
         self.stats.unacknowledged += 1;
@@ -453,20 +455,20 @@ impl CollectorLink {
     #[inline]
     fn target(&self, to: Destination, len: u32) -> Result<Target, Refused> {
         let Destination { region, offset } = to;
-        let Some(found) = self.regions.get(usize::from(region)) else {
+        let Some(known_region) = self.regions.get(usize::from(region)) else {
             return Err(Refused::NoRegion);
         };
-        if found.len == 0 {
-            return Err(if self.ours.is_some() {
+        if known_region.len == 0 {
+            return Err(if self.connected_offer.is_some() {
                 Refused::NoRegion
             } else {
                 Refused::Down
             });
         }
         match offset.checked_add(u64::from(len)) {
-            Some(end) if end <= found.len => Ok(Target {
-                address: found.address.wrapping_add(offset),
-                rkey: found.rkey,
+            Some(end) if end <= known_region.len => Ok(Target {
+                address: known_region.address.wrapping_add(offset),
+                rkey: known_region.rkey,
                 len,
             }),
             _ => Err(Refused::OutOfRange),
@@ -510,7 +512,7 @@ impl CollectorLink {
     // Sending reliable operations.
 
     /// Builds frames of reliable operations until the window, a pause or the outbox stops it.
-    pub(super) fn pump(&mut self, now: u64, config: &Config, outbox: &mut Outbox) {
+    pub(super) fn send_due(&mut self, now: u64, config: &Config, outbox: &mut Outbox) {
         if self.state != State::Up || now < self.paused_until || now < self.not_ready_until {
             return;
         }
@@ -522,10 +524,14 @@ impl CollectorLink {
             }
             let last = self.cursor_packets + 1 == operation.packets;
             // Every `ack_every`-th operation requests an acknowledgement.
-            let asked = last && self.cursor.is_multiple_of(u64::from(config.ack_every));
-            self.send(&operation, asked || !self.can_continue(last, outbox), outbox);
+            let requests_ack = last && self.cursor.is_multiple_of(u64::from(config.ack_every));
+            self.send(
+                &operation,
+                requests_ack || !self.can_continue(last, outbox),
+                outbox,
+            );
             if last {
-                self.outstanding_atomics += u32::from(matches!(operation.kind, Kind::Add(_)));
+                self.outstanding_atomics += u32::from(matches!(operation.kind, OperationKind::Add(_)));
                 self.cursor += 1;
                 self.cursor_packets = 0;
             } else {
@@ -544,7 +550,7 @@ impl CollectorLink {
             && in_flight + packets <= self.window
             && outbox.has_space(packets as usize, packets as usize * max_frame_len(self.mtu))
             && (self.outstanding_atomics < self.atomic_depth
-                || !matches!(self.retransmit.at(self.cursor).kind, Kind::Add(_)))
+                || !matches!(self.retransmit.at(self.cursor).kind, OperationKind::Add(_)))
     }
 
     /// Returns whether another packet can follow the packet at the cursor at once. If not, the packet at the cursor must
@@ -553,12 +559,12 @@ impl CollectorLink {
         let next = self.cursor + u64::from(last);
         next < self.retransmit.end() && self.retransmit.at(next).packets > 0 && self.may_send(outbox, 2) && {
             // The packet at the cursor may be a fetch-and-add too, so one more may be outstanding by then.
-            let fetch_adds = matches!(self.retransmit.at(next).kind, Kind::Add(_));
+            let fetch_adds = matches!(self.retransmit.at(next).kind, OperationKind::Add(_));
             !fetch_adds || self.outstanding_atomics + 1 < self.atomic_depth
         }
     }
 
-    fn send(&mut self, operation: &Operation, ask: bool, outbox: &mut Outbox) {
+    fn send(&mut self, operation: &Operation, ack_request: bool, outbox: &mut Outbox) {
         let Ok(target) = self.target(operation.to, operation.len()) else {
             return;
         };
@@ -567,8 +573,8 @@ impl CollectorLink {
         };
         let out = outbox.space();
         let len = match operation.kind {
-            Kind::Add(delta) => queue_pair.framer.add(out, self.next, &target, delta),
-            Kind::Write(_) => {
+            OperationKind::Add(delta) => queue_pair.framer.add(out, self.next, &target, delta),
+            OperationKind::Write(_) => {
                 let data = self.retransmit.data(self.cursor);
                 let position = PacketPosition {
                     index: self.cursor_packets,
@@ -580,7 +586,7 @@ impl CollectorLink {
                 };
                 let head = Head {
                     psn: self.next,
-                    ack_request: ask,
+                    ack_request,
                     solicited: false,
                 };
                 queue_pair.framer.write(out, head, &target, position, payload)
@@ -589,11 +595,11 @@ impl CollectorLink {
         outbox.push(self.collector, len);
         self.stats.frames += 1;
         self.stats.bytes += len as u64;
-        self.retransmit.at_mut(self.cursor).sent = true;
-        let retransmitted = self.next.distance(self.sent_end) < 0;
-        self.stats.retransmitted += u64::from(retransmitted);
+        self.retransmit.operation_mut(self.cursor).was_sent = true;
+        let is_retransmission = self.next.distance(self.sent_end) < 0;
+        self.stats.retransmitted += u64::from(is_retransmission);
         self.next = self.next.next();
-        if !retransmitted {
+        if !is_retransmission {
             self.sent_end = self.next;
         }
     }
@@ -622,8 +628,9 @@ impl CollectorLink {
 
     fn process(&mut self, now: u64, packet: &roce::Packet<'_>, config: &Config) -> Response {
         let queue_pair = packet.bth.queue_pair;
-        let Some(ours) = self.ours.filter(|ours| {
-            queue_pair == ours.unreliable.queue_pair || queue_pair == ours.reliable.queue_pair
+        let Some(connected_offer) = self.connected_offer.filter(|connected_offer| {
+            queue_pair == connected_offer.unreliable.queue_pair
+                || queue_pair == connected_offer.reliable.queue_pair
         }) else {
             return Response::UnknownQueuePair;
         };
@@ -642,9 +649,11 @@ impl CollectorLink {
                 self.paused_until = now.saturating_add(config.pause_on_congestion);
                 Response::Congestion
             }
-            Opcode::Acknowledge | Opcode::AtomicAcknowledge if queue_pair == ours.reliable.queue_pair => {
+            Opcode::Acknowledge | Opcode::AtomicAcknowledge
+                if queue_pair == connected_offer.reliable.queue_pair =>
+            {
                 match packet.aeth {
-                    Some(aeth) => self.responded(now, packet.bth.psn, aeth.syndrome, config),
+                    Some(aeth) => self.apply_response(now, packet.bth.psn, aeth.syndrome, config),
                     None => Response::Unexpected,
                 }
             }
@@ -653,7 +662,7 @@ impl CollectorLink {
     }
 
     /// Handles an acknowledgement or NAK with this PSN.
-    fn responded(&mut self, now: u64, psn: Psn, syndrome: Syndrome, config: &Config) -> Response {
+    fn apply_response(&mut self, now: u64, psn: Psn, syndrome: Syndrome, config: &Config) -> Response {
         let ahead = psn.distance(self.unacknowledged);
         if ahead < 0 || ahead >= self.sent_end.distance(self.unacknowledged) {
             return Response::Stale;
@@ -676,13 +685,13 @@ impl CollectorLink {
                 self.paused_until = self.paused_until.max(now.saturating_add(config.pause_on_loss));
                 Response::SequenceError
             }
-            Syndrome::Nak(nak) => return self.refused(psn, nak),
+            Syndrome::Nak(nak) => return self.apply_refusal(psn, nak),
             Syndrome::Reserved(_) => return Response::Unexpected,
         };
-        self.tries = 0;
-        let waiting = self.next.distance(self.unacknowledged) > 0;
+        self.consecutive_timeouts = 0;
+        let is_in_flight = self.next.distance(self.unacknowledged) > 0;
         // During an RNR pause nothing is in flight; the timer starts again with the next packet.
-        self.deadline = if waiting {
+        self.deadline = if is_in_flight {
             now.saturating_add(config.timeout)
         } else {
             NEVER
@@ -697,7 +706,7 @@ impl CollectorLink {
     /// Handles a NAK that refuses the operation at `psn` and ends the connection. Everything before it is executed. The
     /// next connection sends the operation again, because its region may have a new R_Key; after a second refusal it is
     /// given up.
-    fn refused(&mut self, psn: Psn, nak: Nak) -> Response {
+    fn apply_refusal(&mut self, psn: Psn, nak: Nak) -> Response {
         let (cause, response) = match nak {
             Nak::InvalidRequest => (Cause::InvalidRequest, Response::InvalidRequest),
             Nak::RemoteAccess => (Cause::RemoteAccess, Response::RemoteAccess),
@@ -707,18 +716,18 @@ impl CollectorLink {
         self.acknowledge(psn);
         let first = self.retransmit.first();
         if first < self.retransmit.end() {
-            let operation = self.retransmit.at_mut(first);
-            if operation.refused {
+            let operation = self.retransmit.operation_mut(first);
+            if operation.was_refused {
                 self.retransmit.pop();
                 self.stats.given_up[GivenUp::RefusedTwice as usize] += 1;
                 self.stats.unacknowledged -= 1;
             } else {
-                operation.refused = true;
+                operation.was_refused = true;
             }
         }
         self.rewind();
-        self.nothing_else_was_executed();
-        self.break_off(cause);
+        self.mark_rest_unsent();
+        self.fail_connection(cause);
         response
     }
 
@@ -736,12 +745,12 @@ impl CollectorLink {
     fn forget_acknowledged(&mut self) {
         while self.retransmit.first() < self.retransmit.end() {
             let operation = self.retransmit.at(self.retransmit.first());
-            if operation.after().distance(self.unacknowledged) > 0 {
+            if operation.next_psn().distance(self.unacknowledged) > 0 {
                 return;
             }
-            let given_up = operation.packets == 0;
-            let add = matches!(operation.kind, Kind::Add(_));
-            if !given_up {
+            let was_given_up = operation.packets == 0;
+            let add = matches!(operation.kind, OperationKind::Add(_));
+            if !was_given_up {
                 self.stats.acknowledged += 1;
                 self.stats.unacknowledged -= 1;
             }
@@ -774,9 +783,9 @@ impl CollectorLink {
             return;
         }
         self.stats.timeouts += 1;
-        self.tries += 1;
-        if self.tries > config.retries {
-            self.break_off(Cause::NoResponse);
+        self.consecutive_timeouts += 1;
+        if self.consecutive_timeouts > config.retries {
+            self.fail_connection(Cause::NoResponse);
             return;
         }
         self.rewind();

@@ -150,7 +150,7 @@ impl Links {
     pub fn flush(&mut self, now: u64) -> usize {
         self.now = now;
         for link in &mut self.links {
-            link.pump(now, &self.config, &mut self.outbox);
+            link.send_due(now, &self.config, &mut self.outbox);
         }
         self.outbox.frames().len()
     }
@@ -219,7 +219,7 @@ impl Transport for Links {
 
     fn give_up(&mut self, region: RemoteAddr) {
         if let Some(link) = self.links.get_mut(usize::from(region.collector)) {
-            link.give_up(region.region);
+            link.mark_outdated(region.region);
         }
     }
 

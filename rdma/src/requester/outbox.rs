@@ -6,7 +6,7 @@ pub(super) struct Outbox {
     bytes: Box<[u8]>,
     used: usize,
     frames: Vec<Frame>,
-    most: usize,
+    max_frames: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -22,12 +22,12 @@ impl Outbox {
             bytes: vec![0; bytes].into(),
             used: 0,
             frames: Vec::with_capacity(frames),
-            most: frames,
+            max_frames: frames,
         }
     }
 
     pub(super) fn free_frames(&self) -> usize {
-        self.most - self.frames.len()
+        self.max_frames - self.frames.len()
     }
 
     pub(super) fn free_bytes(&self) -> usize {
@@ -49,7 +49,7 @@ impl Outbox {
     /// Appends the frame of `len` bytes that was built in [`space`](Self::space). Does nothing if `len` is 0.
     #[inline]
     pub(super) fn push(&mut self, collector: u8, len: usize) {
-        if len > 0 && self.frames.len() < self.most {
+        if len > 0 && self.frames.len() < self.max_frames {
             self.frames.push(Frame {
                 start: self.used as u32,
                 len: len as u16,

@@ -15,7 +15,7 @@ pub(super) struct Destination {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     /// Writes this many bytes of the data ring.
     Write(u32),
     /// Adds this value to a counter.
@@ -32,11 +32,11 @@ pub(super) struct Operation {
     pub(super) to: Destination,
     /// Immediate value that notifies the collector's program.
     pub(super) immediate: Option<u32>,
-    pub(super) kind: Kind,
+    pub(super) kind: OperationKind,
     /// At least one packet was sent, on this connection or an earlier one.
-    pub(super) sent: bool,
+    pub(super) was_sent: bool,
     /// The collector refused it on an earlier connection.
-    pub(super) refused: bool,
+    pub(super) was_refused: bool,
     /// The region's memory was lost or replaced.
     pub(super) outdated: bool,
     /// Start of its data in the data ring, in bytes since creation (not wrapped).
@@ -48,13 +48,13 @@ pub(super) struct Operation {
 impl Operation {
     pub(super) fn len(&self) -> u32 {
         match self.kind {
-            Kind::Write(len) => len,
-            Kind::Add(_) => 0,
+            OperationKind::Write(len) => len,
+            OperationKind::Add(_) => 0,
         }
     }
 
     /// Returns the PSN after its last packet.
-    pub(super) fn after(&self) -> Psn {
+    pub(super) fn next_psn(&self) -> Psn {
         self.psn.plus(self.packets)
     }
 
@@ -63,9 +63,9 @@ impl Operation {
         packets: 0,
         to: Destination { region: 0, offset: 0 },
         immediate: None,
-        kind: Kind::Write(0),
-        sent: false,
-        refused: false,
+        kind: OperationKind::Write(0),
+        was_sent: false,
+        was_refused: false,
         outdated: false,
         start: 0,
         end: 0,
@@ -79,8 +79,8 @@ pub(super) struct RetransmitBuffer {
     first: u64,
     end: u64,
     bytes: Box<[u8]>,
-    bytes_first: u64,
-    bytes_end: u64,
+    data_start: u64,
+    data_end: u64,
 }
 
 impl RetransmitBuffer {
@@ -91,8 +91,8 @@ impl RetransmitBuffer {
             first: 0,
             end: 0,
             bytes: vec![0; bytes.next_power_of_two()].into(),
-            bytes_first: 0,
-            bytes_end: 0,
+            data_start: 0,
+            data_end: 0,
         }
     }
 
@@ -114,8 +114,8 @@ impl RetransmitBuffer {
     /// Returns how many bytes of data the next operation can have.
     pub(super) fn free_bytes(&self) -> usize {
         let capacity = self.bytes.len() as u64;
-        let free = capacity - (self.bytes_end - self.bytes_first);
-        let to_edge = capacity - self.bytes_end % capacity;
+        let free = capacity - (self.data_end - self.data_start);
+        let to_edge = capacity - self.data_end % capacity;
         // Data must be contiguous: either up to the end of the ring, or from its beginning.
         if free <= to_edge {
             free as usize
@@ -129,8 +129,8 @@ impl RetransmitBuffer {
         &self.operations[position as usize & (self.operations.len() - 1)]
     }
 
-    /// Returns the same operation as [`at`](Self::at), mutable.
-    pub(super) fn at_mut(&mut self, position: u64) -> &mut Operation {
+    /// Returns the same operation as [`ring_offset`](Self::at), mutable.
+    pub(super) fn operation_mut(&mut self, position: u64) -> &mut Operation {
         let mask = self.operations.len() - 1;
         &mut self.operations[position as usize & mask]
     }
@@ -149,20 +149,20 @@ impl RetransmitBuffer {
             return false;
         }
         let capacity = self.bytes.len();
-        let mut start = self.bytes_end;
-        let at = start as usize & (capacity - 1);
-        if at + len > capacity {
+        let mut start = self.data_end;
+        let ring_offset = start as usize & (capacity - 1);
+        if ring_offset + len > capacity {
             // Skips the rest of the ring, so that the data is contiguous.
-            start += (capacity - at) as u64;
+            start += (capacity - ring_offset) as u64;
         }
-        let at = start as usize & (capacity - 1);
-        let (head, tail) = self.bytes[at..at + len].split_at_mut(parts[0].len());
+        let ring_offset = start as usize & (capacity - 1);
+        let (head, tail) = self.bytes[ring_offset..ring_offset + len].split_at_mut(parts[0].len());
         head.copy_from_slice(parts[0]);
         tail.copy_from_slice(parts[1]);
-        self.bytes_end = start + len as u64;
+        self.data_end = start + len as u64;
         self.push(Operation {
             start,
-            ..Self::operation(to, Kind::Write(len as u32), immediate)
+            ..Self::operation(to, OperationKind::Write(len as u32), immediate)
         });
         true
     }
@@ -172,15 +172,15 @@ impl RetransmitBuffer {
         if self.free() == 0 {
             return false;
         }
-        let start = self.bytes_end;
+        let start = self.data_end;
         self.push(Operation {
             start,
-            ..Self::operation(to, Kind::Add(delta), None)
+            ..Self::operation(to, OperationKind::Add(delta), None)
         });
         true
     }
 
-    fn operation(to: Destination, kind: Kind, immediate: Option<u32>) -> Operation {
+    fn operation(to: Destination, kind: OperationKind, immediate: Option<u32>) -> Operation {
         Operation {
             to,
             kind,
@@ -190,15 +190,15 @@ impl RetransmitBuffer {
     }
 
     fn push(&mut self, operation: Operation) {
-        let end = self.bytes_end;
-        *self.at_mut(self.end) = Operation { end, ..operation };
+        let end = self.data_end;
+        *self.operation_mut(self.end) = Operation { end, ..operation };
         self.end += 1;
     }
 
     /// Removes the oldest operation.
     pub(super) fn pop(&mut self) {
         if self.first < self.end {
-            self.bytes_first = self.at(self.first).end;
+            self.data_start = self.at(self.first).end;
             self.first += 1;
         }
     }

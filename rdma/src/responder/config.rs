@@ -70,8 +70,8 @@ impl Config {
                 "the timer code of \"receiver not ready\" is 0 to 31",
             ),
         ];
-        match checks.iter().find(|(good, _)| !good) {
-            Some((_, why)) => Err(ConfigError(why)),
+        match checks.iter().find(|(is_valid, _)| !is_valid) {
+            Some((_, message)) => Err(ConfigError(message)),
             None => Ok(()),
         }
     }

@@ -13,11 +13,11 @@
 //! Linux's `rdma_rxe` does: for example, it executes a late packet on a UC queue pair if the packet begins a message.
 
 mod config;
+mod execution;
 mod queue_pair;
 mod regions;
 mod serve;
 mod stats;
-mod work;
 
 pub use config::{
     AccessFlags, Config, ConfigError, Order, QueuePairConfig, QueuePairError, RegisterError, Registered,
@@ -105,8 +105,8 @@ impl Responder {
     ///
     /// # Errors
     /// [`RegisterError`] if there is no free region, or the memory cannot be registered.
-    pub fn register(&mut self, what: &Registration) -> Result<Registered, RegisterError> {
-        self.regions.register(what)
+    pub fn register(&mut self, registration: &Registration) -> Result<Registered, RegisterError> {
+        self.regions.register(registration)
     }
 
     /// Deregisters memory and drops unfinished messages to it; returns `false` if no region has this R_Key.
@@ -132,18 +132,18 @@ impl Responder {
         // changes with each connection, so that a slot's old number stays invalid.
         self.generation = self.generation % 0xfff + 1;
         let number = self.generation << 12 | index as u32;
-        let made = QueuePair::new(number, queue_pair, self.server.config.atomic_depth);
-        self.server.queue_pairs[index] = Some(made.map_err(|_| QueuePairError::Addresses)?);
+        let new_queue_pair = QueuePair::new(number, queue_pair, self.server.config.atomic_depth);
+        self.server.queue_pairs[index] = Some(new_queue_pair.map_err(|_| QueuePairError::Addresses)?);
         Ok(number)
     }
 
     /// Destroys a queue pair; returns `false` if no queue pair has this number.
     pub fn disconnect(&mut self, number: u32) -> bool {
-        let found = self.queue_pair(number).is_some();
-        if found {
+        let is_known = self.queue_pair(number).is_some();
+        if is_known {
             self.server.queue_pairs[(number & 0xfff) as usize] = None;
         }
-        found
+        is_known
     }
 
     /// Hands a queue pair to another responder that uses the same number, for example one in the kernel. The number stays

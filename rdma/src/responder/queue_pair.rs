@@ -7,19 +7,21 @@ use super::config::QueuePairConfig;
 
 /// An unfinished message of several packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Open {
-    /// Index of the region, and offset of the message's first byte in its memory (`start`).
+pub(super) struct OpenMessage {
+    /// Index of the region.
     pub(super) index: u8,
     /// R_Key of the region, because another region may reuse its index.
     pub(super) rkey: u32,
+    /// Offset of the message's first byte in the region's memory.
     pub(super) start: u64,
     /// The message's first eight bytes, if they are written last ([`Entry::writes_head_last`]).
     ///
     /// [`Entry::writes_head_last`]: super::regions::Entry::writes_head_last
     pub(super) head: u64,
-    /// Length of the message, and bytes that have arrived.
-    pub(super) total: u32,
-    pub(super) done: u32,
+    /// Length of the message, bytes.
+    pub(super) len: u32,
+    /// Number of its bytes that have arrived.
+    pub(super) received: u32,
 }
 
 /// The saved result of an executed atomic operation: the counter's original value.
@@ -58,12 +60,12 @@ pub(super) struct QueuePair {
     /// An acknowledgement is due.
     pub(super) ack_due: bool,
     /// The queue pair is in the server's list of due acknowledgements.
-    pub(super) listed: bool,
-    pub(super) open: Option<Open>,
+    pub(super) is_ack_listed: bool,
+    pub(super) open_message: Option<OpenMessage>,
     /// Receive credits left for messages with an immediate value and for sends.
     pub(super) receives: u32,
-    saved: Box<[SavedAtomic]>,
-    saved_next: usize,
+    saved_atomics: Box<[SavedAtomic]>,
+    next_saved: usize,
 }
 
 /// Returns the CPU's CRC function if it is faster at this length, or the table-based one.
@@ -93,11 +95,11 @@ impl QueuePair {
             messages: 0,
             nak_sent: false,
             ack_due: false,
-            listed: false,
-            open: None,
+            is_ack_listed: false,
+            open_message: None,
             receives: config.receives,
             // A PSN that no request can have: half the sequence space from the first packet.
-            saved: vec![
+            saved_atomics: vec![
                 SavedAtomic {
                     psn: config.psn.plus(1 << 23),
                     original: 0
@@ -105,14 +107,14 @@ impl QueuePair {
                 depth
             ]
             .into(),
-            saved_next: 0,
+            next_saved: 0,
         })
     }
 
     /// Returns the PSN that a single-packet write must have for the fast path, or `None` if the fast path is not allowed.
     #[inline]
     pub(super) fn fast_path_psn(&self) -> Option<Psn> {
-        (self.open.is_none() && self.state == QueuePairState::Ready).then_some(self.expected)
+        (self.open_message.is_none() && self.state == QueuePairState::Ready).then_some(self.expected)
     }
 
     /// Advances past `count` packets that the fast path executed. Returns `true` if the queue pair must be added to the
@@ -126,7 +128,7 @@ impl QueuePair {
             return false;
         }
         self.ack_due = true;
-        !std::mem::replace(&mut self.listed, true)
+        !std::mem::replace(&mut self.is_ack_listed, true)
     }
 
     /// Counts a completed message.
@@ -135,16 +137,16 @@ impl QueuePair {
     }
 
     /// Saves the result of an atomic operation, replacing the oldest one.
-    pub(super) fn save(&mut self, psn: Psn, original: u64) {
-        if let Some(oldest) = self.saved.get_mut(self.saved_next) {
+    pub(super) fn save_atomic(&mut self, psn: Psn, original: u64) {
+        if let Some(oldest) = self.saved_atomics.get_mut(self.next_saved) {
             *oldest = SavedAtomic { psn, original };
-            self.saved_next = (self.saved_next + 1) % self.saved.len();
+            self.next_saved = (self.next_saved + 1) % self.saved_atomics.len();
         }
     }
 
     /// Returns the saved result of the atomic operation with this PSN.
-    pub(super) fn saved(&self, psn: Psn) -> Option<u64> {
-        self.saved
+    pub(super) fn saved_atomic(&self, psn: Psn) -> Option<u64> {
+        self.saved_atomics
             .iter()
             .find(|saved| saved.psn == psn)
             .map(|saved| saved.original)

@@ -11,7 +11,7 @@ use super::stats::Reason;
 use crate::seed::mix;
 
 /// Virtual address space per region, bytes (1 TiB).
-const SPACE: u64 = 1 << 40;
+const ADDRESS_SPACE_PER_REGION: u64 = 1 << 40;
 
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
@@ -35,13 +35,13 @@ pub(super) enum Access {
 
 impl Entry {
     /// Converts an offset in the memory to an offset in the region.
-    pub(super) fn offset(&self, at: u64) -> u64 {
-        at - self.start
+    pub(super) fn region_offset(&self, memory_offset: u64) -> u64 {
+        memory_offset - self.start
     }
 
     /// Returns whether the region has this R_Key.
     #[inline(always)]
-    pub(super) fn has(&self, rkey: u32) -> bool {
+    pub(super) fn has_rkey(&self, rkey: u32) -> bool {
         self.rkey == rkey
     }
 
@@ -61,38 +61,45 @@ impl Entry {
         self.head_last && start.is_multiple_of(8)
     }
 
-    /// Stores one packet of a multi-packet message that starts at memory offset `start`, `done` bytes into the message. The
+    /// Stores one packet of a multi-packet message that starts at memory offset `start`, `received` bytes into the message. The
     /// caller has checked the range. `head` carries the message's first eight bytes from the first packet to the last.
     ///
     /// Until the last packet a reader sees zeros in place of the checksum, and forever if that packet is lost. It never
     /// sees a checksum over data of two messages.
     #[cold]
-    pub(super) fn store_part(&self, start: u64, done: u32, payload: &[u8], ends: bool, head: &mut u64) {
-        let at = start + u64::from(done);
+    pub(super) fn store_part(
+        &self,
+        start: u64,
+        received: u32,
+        payload: &[u8],
+        is_last: bool,
+        head: &mut u64,
+    ) {
+        let offset = start + u64::from(received);
         if !self.writes_head_last(start) {
-            return self.store(at, payload);
+            return self.store(offset, payload);
         }
         // Cannot fail, as in `store`. A first packet has the length of the path MTU, so it has more than eight bytes.
         let _ = match payload.split_first_chunk() {
-            Some((first, rest)) if done == 0 => {
+            Some((first, rest)) if received == 0 => {
                 *head = u64::from_ne_bytes(*first);
                 self.memory.write_headless(start, rest)
             }
-            _ => self.memory.write(at, payload),
+            _ => self.memory.write(offset, payload),
         };
-        if ends {
+        if is_last {
             let _ = self.memory.store_u64(start, *head);
         }
     }
 
-    /// Stores a packet's payload at memory offset `at`. The caller has checked the range.
+    /// Stores a packet's payload at memory offset `offset`. The caller has checked the range.
     #[inline(always)]
-    pub(super) fn store(&self, at: u64, payload: &[u8]) {
+    pub(super) fn store(&self, offset: u64, payload: &[u8]) {
         // Cannot fail: the registration lies inside the memory, and the range inside the registration.
-        let _ = if self.head_last && at.is_multiple_of(8) {
-            self.memory.write_head_last(at, payload)
+        let _ = if self.head_last && offset.is_multiple_of(8) {
+            self.memory.write_head_last(offset, payload)
         } else {
-            self.memory.write(at, payload)
+            self.memory.write(offset, payload)
         };
     }
 }
@@ -105,43 +112,50 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    pub(super) fn new(most: usize, seed: u64) -> Self {
+    pub(super) fn new(capacity: usize, seed: u64) -> Self {
         Self {
-            entries: vec![None; most],
+            entries: vec![None; capacity],
             seed,
         }
     }
 
-    pub(super) fn register(&mut self, what: &Registration) -> Result<Registered, RegisterError> {
+    pub(super) fn register(&mut self, registration: &Registration) -> Result<Registered, RegisterError> {
         let index = self
             .entries
             .iter()
             .position(Option::is_none)
             .ok_or(RegisterError::Full)?;
-        let end = what.start.checked_add(what.len).ok_or(RegisterError::Range)?;
-        if what.len == 0 || what.len > SPACE || end > what.memory.len() || !what.memory.is_writable() {
+        let end = registration
+            .start
+            .checked_add(registration.len)
+            .ok_or(RegisterError::Range)?;
+        if registration.len == 0
+            || registration.len > ADDRESS_SPACE_PER_REGION
+            || end > registration.memory.len()
+            || !registration.memory.is_writable()
+        {
             return Err(RegisterError::Range);
         }
-        if what.access.atomic && !what.start.is_multiple_of(8) {
+        if registration.access.atomic && !registration.start.is_multiple_of(8) {
             return Err(RegisterError::Alignment);
         }
         self.seed = mix(self.seed);
         // The index is the lowest byte of the R_Key, and the rest is random, so an old R_Key does not match a new region.
         let rkey = (self.seed as u32) << 8 | index as u32;
-        let address = (index as u64 + 1) * SPACE;
+        let address = (index as u64 + 1) * ADDRESS_SPACE_PER_REGION;
         self.entries[index] = Some(Entry {
-            memory: Arc::clone(&what.memory),
+            memory: Arc::clone(&registration.memory),
             rkey,
             address,
-            start: what.start,
-            len: what.len,
-            access: what.access,
-            head_last: what.order == Order::HeadLast,
-            region: what.region,
+            start: registration.start,
+            len: registration.len,
+            access: registration.access,
+            head_last: registration.order == Order::HeadLast,
+            region: registration.region,
         });
         Ok(Registered {
             address,
-            len: what.len,
+            len: registration.len,
             rkey,
         })
     }
@@ -156,7 +170,7 @@ impl Regions {
         }
     }
 
-    /// Returns the entry at an index that [`open`](Self::open) or [`find`](Self::find) returned.
+    /// Returns the entry at an index that [`find_by_rkey`](Self::open) or [`find`](Self::find) returned.
     #[inline]
     pub(super) fn at(&self, index: u8) -> Option<&Entry> {
         self.entries.get(usize::from(index)).and_then(Option::as_ref)
@@ -165,14 +179,14 @@ impl Regions {
     /// Returns the region that would contain this virtual address. For prefetching only: checks neither R_Key nor access.
     #[inline]
     pub(super) fn containing(&self, address: u64) -> Option<&Entry> {
-        self.at(u8::try_from((address / SPACE).checked_sub(1)?).ok()?)
+        self.at(u8::try_from((address / ADDRESS_SPACE_PER_REGION).checked_sub(1)?).ok()?)
     }
 
     /// Returns the index and entry of the region with this R_Key, if it permits the access.
     #[inline]
-    pub(super) fn open(&self, rkey: u32, access: Access) -> Result<(u8, &Entry), Reason> {
+    pub(super) fn find_by_rkey(&self, rkey: u32, access: Access) -> Result<(u8, &Entry), Reason> {
         let index = (rkey & 0xff) as u8;
-        let Some(entry) = self.at(index).filter(|entry| entry.has(rkey)) else {
+        let Some(entry) = self.at(index).filter(|entry| entry.has_rkey(rkey)) else {
             return Err(Reason::BadRkey);
         };
         let allowed = match access {
@@ -195,10 +209,10 @@ impl Regions {
         len: u32,
         access: Access,
     ) -> Result<(u8, u64), Reason> {
-        let (index, entry) = self.open(rkey, access)?;
+        let (index, entry) = self.find_by_rkey(rkey, access)?;
         entry
             .locate(address, len)
-            .map(|at| (index, at))
+            .map(|offset| (index, offset))
             .ok_or(Reason::OutOfRange)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Most frames differ from their predecessor only in PSN, address and payload. The fast path compares a frame with the
 //! header template of the last write, checks PSN, R_Key and range, and stores the payload. Consecutive hits form a [`Run`]
-//! that is counted once ([`Server::settle`]). Any other frame ends the run and is parsed in full. The memory of later
+//! that is counted once ([`Server::add_run`]). Any other frame ends the run and is parsed in full. The memory of later
 //! frames is prefetched while earlier ones are executed.
 
 use wire::Refusal;
@@ -10,16 +10,16 @@ use wire::roce::{Brief, HeaderTemplate, HeaderTemplates, Packet, Psn};
 
 use super::Output;
 use super::config::Config;
+use super::execution::{PacketExecution, Verdict};
 use super::queue_pair::QueuePair;
 use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
-use super::work::{Verdict, Work};
 
 /// Packets prefetched together. The CPU overlaps address translations (TLB misses) only within a few dozen instructions.
-const TOGETHER: usize = 8;
+const PREFETCH_BATCH: usize = 8;
 /// Prefetch distance, packets. A longer one does not help: a core has 10 to 16 line fill buffers, which loads of the next
 /// frames also use.
-const AHEAD: usize = 2 * TOGETHER;
+const PREFETCH_DISTANCE: usize = 2 * PREFETCH_BATCH;
 
 /// Queue pairs, due acknowledgements and counters.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Server {
 
 /// Header template and region of the last write. Valid only until a queue pair or a region is removed.
 #[derive(Clone, Copy)]
-struct Recent<'r> {
+struct RecentWrite<'r> {
     template: HeaderTemplate,
     queue_pair: u16,
     entry: &'r Entry,
@@ -50,7 +50,7 @@ struct Run {
     ack: bool,
 }
 
-impl Recent<'_> {
+impl RecentWrite<'_> {
     /// Executes a frame that matches the template and has the expected PSN. Returns `false`, having written nothing, for
     /// any other.
     fn execute(&self, frame: &[u8], run: &mut Run) -> bool {
@@ -59,22 +59,22 @@ impl Recent<'_> {
             .is_some_and(|brief| self.store(&brief, brief.payload, run))
     }
 
-    /// Executes up to `most` matching frames. Returns the first frame that does not match, and the number executed before
+    /// Executes up to `max_frames` matching frames. Returns the first frame that does not match, and the number executed before
     /// it.
     #[inline(always)]
-    fn execute_some<'a>(
+    fn execute_matching<'a>(
         &self,
         frames: &mut impl Iterator<Item = &'a [u8]>,
-        most: usize,
+        max_frames: usize,
         run: &mut Run,
     ) -> (Option<&'a [u8]>, usize) {
         match self.template.payload_len() {
-            8 if !self.template.is_v6() => self.execute_sized::<8>(frames, most, run),
-            16 if !self.template.is_v6() => self.execute_sized::<16>(frames, most, run),
-            24 if !self.template.is_v6() => self.execute_sized::<24>(frames, most, run),
-            32 if !self.template.is_v6() => self.execute_sized::<32>(frames, most, run),
-            80 if !self.template.is_v6() => self.execute_sized::<80>(frames, most, run),
-            _ => execute_while(frames, most, run, |frame, run| self.execute(frame, run)),
+            8 if !self.template.is_v6() => self.execute_sized::<8>(frames, max_frames, run),
+            16 if !self.template.is_v6() => self.execute_sized::<16>(frames, max_frames, run),
+            24 if !self.template.is_v6() => self.execute_sized::<24>(frames, max_frames, run),
+            32 if !self.template.is_v6() => self.execute_sized::<32>(frames, max_frames, run),
+            80 if !self.template.is_v6() => self.execute_sized::<80>(frames, max_frames, run),
+            _ => execute_while(frames, max_frames, run, |frame, run| self.execute(frame, run)),
         }
     }
 
@@ -84,10 +84,10 @@ impl Recent<'_> {
     fn execute_sized<'a, const LEN: usize>(
         &self,
         frames: &mut impl Iterator<Item = &'a [u8]>,
-        most: usize,
+        max_frames: usize,
         run: &mut Run,
     ) -> (Option<&'a [u8]>, usize) {
-        execute_while(frames, most, run, |frame, run| {
+        execute_while(frames, max_frames, run, |frame, run| {
             let brief = self.template.read_v4::<LEN>(frame);
             let sized = brief.and_then(|brief| Some((brief, brief.payload.first_chunk::<LEN>()?)));
             sized.is_some_and(|(brief, payload)| self.store(&brief, payload, run))
@@ -98,61 +98,68 @@ impl Recent<'_> {
     /// any other.
     #[inline(always)]
     fn store(&self, brief: &Brief<'_>, payload: &[u8], run: &mut Run) -> bool {
-        if brief.psn != run.expected || !self.entry.has(brief.reth.rkey) {
+        if brief.psn != run.expected || !self.entry.has_rkey(brief.reth.rkey) {
             return false;
         }
-        let Some(at) = self.entry.locate(brief.reth.address, brief.reth.len) else {
+        let Some(offset) = self.entry.locate(brief.reth.address, brief.reth.len) else {
             return false;
         };
-        self.entry.store(at, payload);
+        self.entry.store(offset, payload);
         run.expected = brief.psn.next();
         run.ack |= brief.ack_request;
         true
     }
 }
 
-/// Calls `execute` on up to `most` frames until one fails, and adds the executed ones to `run`. Returns the frame that
+/// Calls `execute` on up to `max_frames` frames until one fails, and adds the executed ones to `run`. Returns the frame that
 /// failed, and the number executed.
 #[inline(always)]
 fn execute_while<'a>(
     frames: &mut impl Iterator<Item = &'a [u8]>,
-    most: usize,
+    max_frames: usize,
     run: &mut Run,
     execute: impl Fn(&'a [u8], &mut Run) -> bool,
 ) -> (Option<&'a [u8]>, usize) {
-    let mut now = *run;
-    for done in 0..most {
+    let mut current = *run;
+    for executed in 0..max_frames {
         let frame = frames.next();
-        if !frame.is_some_and(|frame| execute(frame, &mut now)) {
+        if !frame.is_some_and(|frame| execute(frame, &mut current)) {
             *run = Run {
-                count: run.count + done as u32,
-                ..now
+                count: run.count + executed as u32,
+                ..current
             };
-            return (frame, done);
+            return (frame, executed);
         }
     }
     *run = Run {
-        count: run.count + most as u32,
-        ..now
+        count: run.count + max_frames as u32,
+        ..current
     };
-    (None, most)
+    (None, max_frames)
 }
 
 /// Prefetches the memory that the next frames are likely to write.
 #[inline(always)]
-fn prefetch<'a>(regions: &Regions, ahead: &mut impl Iterator<Item = &'a [u8]>, recent: Option<&Recent<'_>>) {
-    for frame in ahead.take(TOGETHER) {
+fn prefetch<'a>(
+    regions: &Regions,
+    ahead: &mut impl Iterator<Item = &'a [u8]>,
+    recent: Option<&RecentWrite<'_>>,
+) {
+    for frame in ahead.take(PREFETCH_BATCH) {
         let Some(recent) = recent else { continue };
-        let Some(seen) = recent.template.peek(frame) else {
+        let Some(header) = recent.template.peek(frame) else {
             continue;
         };
-        let in_recent = recent.entry.locate(seen.address, 1).map(|at| (recent.entry, at));
-        let found = in_recent.or_else(|| {
-            let entry = regions.containing(seen.address)?;
-            entry.locate(seen.address, 1).map(|at| (entry, at))
+        let in_recent_region = recent
+            .entry
+            .locate(header.address, 1)
+            .map(|offset| (recent.entry, offset));
+        let target = in_recent_region.or_else(|| {
+            let entry = regions.containing(header.address)?;
+            entry.locate(header.address, 1).map(|offset| (entry, offset))
         });
-        if let Some((entry, at)) = found {
-            entry.memory.prefetch_write(at);
+        if let Some((entry, offset)) = target {
+            entry.memory.prefetch_write(offset);
         }
     }
 }
@@ -181,34 +188,34 @@ impl Server {
         let mut recent = frames
             .clone()
             .next()
-            .and_then(|frame| self.search(regions, frame));
-        let mut run = self.begin(&mut recent);
-        for _ in 0..AHEAD / TOGETHER {
+            .and_then(|frame| self.find_recent(regions, frame));
+        let mut run = self.begin_run(&mut recent);
+        for _ in 0..PREFETCH_DISTANCE / PREFETCH_BATCH {
             prefetch(regions, &mut ahead, recent.as_ref());
         }
         loop {
             prefetch(regions, &mut ahead, recent.as_ref());
-            let mut left = TOGETHER;
-            while left > 0 {
-                let (frame, done) = match &recent {
-                    Some(recent) => recent.execute_some(&mut frames, left, &mut run),
+            let mut remaining_frames = PREFETCH_BATCH;
+            while remaining_frames > 0 {
+                let (frame, executed) = match &recent {
+                    Some(recent) => recent.execute_matching(&mut frames, remaining_frames, &mut run),
                     None => (frames.next(), 0),
                 };
-                left -= done;
-                if left == 0 {
+                remaining_frames -= executed;
+                if remaining_frames == 0 {
                     break;
                 }
                 let Some(frame) = frame else {
-                    self.settle(recent.as_ref(), &run);
+                    self.add_run(recent.as_ref(), &run);
                     return self.acknowledge_all(regions, out);
                 };
-                left -= 1;
-                self.settle(recent.as_ref(), &run);
-                let found = self.search(regions, frame);
-                let is_other = found.is_some();
-                recent = found.or(recent);
-                run = self.begin(&mut recent);
-                if is_other
+                remaining_frames -= 1;
+                self.add_run(recent.as_ref(), &run);
+                let new_recent = self.find_recent(regions, frame);
+                let has_new_template = new_recent.is_some();
+                recent = new_recent.or(recent);
+                run = self.begin_run(&mut recent);
+                if has_new_template
                     && recent
                         .as_ref()
                         .is_some_and(|recent| recent.execute(frame, &mut run))
@@ -217,8 +224,8 @@ impl Server {
                     continue;
                 }
                 self.stats.packets += 1;
-                self.read(regions, frame, out);
-                run = self.begin(&mut recent);
+                self.parse_and_execute(regions, frame, out);
+                run = self.begin_run(&mut recent);
             }
         }
     }
@@ -245,7 +252,7 @@ impl Server {
     /// Returns the template and region for a frame that looks like the next write of its queue pair. The frame is not yet
     /// validated.
     #[inline(never)]
-    fn search<'r>(&self, regions: &'r Regions, frame: &[u8]) -> Option<Recent<'r>> {
+    fn find_recent<'r>(&self, regions: &'r Regions, frame: &[u8]) -> Option<RecentWrite<'r>> {
         let number = HeaderTemplates::queue_pair(frame)?;
         // The low 12 bits of a queue pair number are its index; the rest is a generation.
         let index = number & 0xfff;
@@ -255,15 +262,15 @@ impl Server {
             .as_ref()
             .filter(|queue_pair| queue_pair.number == number)?;
         let template = queue_pair.templates.of(frame)?;
-        let seen = template.peek(frame)?;
-        if queue_pair.fast_path_psn()? != seen.psn
+        let header = template.peek(frame)?;
+        if queue_pair.fast_path_psn()? != header.psn
             || template.payload_len() == 0
             || template.payload_len() > queue_pair.mtu
         {
             return None;
         }
-        let (_, entry) = regions.open(seen.rkey, Access::Write).ok()?;
-        Some(Recent {
+        let (_, entry) = regions.find_by_rkey(header.rkey, Access::Write).ok()?;
+        Some(RecentWrite {
             template: *template,
             queue_pair: index as u16,
             entry,
@@ -272,7 +279,7 @@ impl Server {
 
     /// Starts a run, or clears `recent` if its queue pair must not use the fast path.
     #[inline]
-    fn begin(&self, recent: &mut Option<Recent<'_>>) -> Run {
+    fn begin_run(&self, recent: &mut Option<RecentWrite<'_>>) -> Run {
         let queue_pair = recent
             .as_ref()
             .and_then(|recent| self.queue_pairs.get(usize::from(recent.queue_pair))?.as_ref());
@@ -290,7 +297,7 @@ impl Server {
 
     /// Adds a finished run to the queue pair and the counters.
     #[inline]
-    fn settle(&mut self, recent: Option<&Recent<'_>>, run: &Run) {
+    fn add_run(&mut self, recent: Option<&RecentWrite<'_>>, run: &Run) {
         let Some(recent) = recent else { return };
         if run.count == 0 {
             return;
@@ -310,7 +317,7 @@ impl Server {
     }
 
     /// Slow path: parses a frame from its first byte, executes it, and learns its header template.
-    fn read(&mut self, regions: &Regions, frame: &[u8], out: &mut impl Output) {
+    fn parse_and_execute(&mut self, regions: &Regions, frame: &[u8], out: &mut impl Output) {
         match Packet::parse(frame) {
             Ok(packet) => {
                 if self.execute(regions, &packet, out)
@@ -330,15 +337,15 @@ impl Server {
         let index = (packet.bth.queue_pair & 0xfff) as usize;
         let verdict = match self.queue_pairs.get_mut(index).and_then(Option::as_mut) {
             Some(queue_pair) if queue_pair.number == packet.bth.queue_pair => {
-                let mut work = Work {
+                let mut execution = PacketExecution {
                     config: &self.config,
                     regions,
                     stats: &mut self.stats,
                     out,
                 };
-                let verdict = work.execute(queue_pair, packet);
-                if queue_pair.ack_due && !queue_pair.listed {
-                    queue_pair.listed = true;
+                let verdict = execution.execute(queue_pair, packet);
+                if queue_pair.ack_due && !queue_pair.is_ack_listed {
+                    queue_pair.is_ack_listed = true;
                     self.acks_due.push(index as u16);
                 }
                 verdict
@@ -360,16 +367,16 @@ impl Server {
                 .queue_pairs
                 .get_mut(usize::from(index))
                 .and_then(Option::as_mut)
-                && std::mem::take(&mut queue_pair.listed)
+                && std::mem::take(&mut queue_pair.is_ack_listed)
                 && std::mem::take(&mut queue_pair.ack_due)
             {
-                let mut work = Work {
+                let mut execution = PacketExecution {
                     config: &self.config,
                     regions,
                     stats: &mut self.stats,
                     out,
                 };
-                work.acknowledge(queue_pair);
+                execution.acknowledge(queue_pair);
             }
         }
     }
@@ -425,8 +432,8 @@ mod tests {
                     // The ICRC detects a flipped bit after the headers.
                     let mut changed = frames[0].clone();
                     let bit = random as usize % (8 * (len.next_multiple_of(4) + 24));
-                    let at = changed.len() - 1 - bit / 8;
-                    changed[at] ^= 1 << (bit % 8);
+                    let offset = changed.len() - 1 - bit / 8;
+                    changed[offset] ^= 1 << (bit % 8);
                     assert_eq!(known.read(&changed), None, "{len}, bit {bit}");
                 }
             }

@@ -17,7 +17,7 @@ use std::{
 use collector::{
     Datagram,
     event::Nanos,
-    flight::{Chunk, FlightStats, Kept, Ring, Selection, Window, Windows},
+    flight::{Chunk, ChunkStore, FlightStats, Ring, Selection, Window, Windows},
 };
 
 use crate::{
@@ -46,7 +46,7 @@ pub struct Tap {
 /// State shared by a worker and the recorder's thread.
 #[derive(Debug)]
 struct Shared {
-    kept: Mutex<Kept>,
+    kept: Mutex<ChunkStore>,
     /// The recorder waits for the chunk that is still being filled.
     wanted: AtomicBool,
 }
@@ -93,7 +93,7 @@ impl FlightRecorder {
         let taps: Vec<Arc<Shared>> = (0..workers)
             .map(|_| {
                 // The chunk that is being filled is not among the kept ones.
-                let kept = Mutex::new(Kept::new(chunks - 1));
+                let kept = Mutex::new(ChunkStore::new(chunks - 1));
                 Arc::new(Shared {
                     kept,
                     wanted: AtomicBool::new(false),
@@ -288,8 +288,8 @@ impl Thread {
         for tap in &self.taps {
             let chunks = {
                 let kept = lock(&tap.kept);
-                late |= kept.has_forgotten(from);
-                kept.of(from, to)
+                late |= kept.has_dropped_since(from);
+                kept.overlapping(from, to)
             };
             for datagram in chunks.iter().flat_map(|chunk| chunk.datagrams()) {
                 if (from..=to).contains(&datagram.received) {

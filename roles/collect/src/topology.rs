@@ -400,6 +400,8 @@ mod tests {
         let series = |node, part, idle| SeriesView {
             node,
             part,
+            interface: None,
+            queue: u8::try_from(part).ok(),
             latest: 5,
             values: 100,
             implausible: 0,

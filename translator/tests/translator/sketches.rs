@@ -414,7 +414,7 @@ fn a_collector_with_new_memory_gets_both_epochs_whole() {
         ..CollectorConfig::default()
     };
     world.translator.attach(0, memory).expect("good stores");
-    world.translator.renew(0, &mut world.memory);
+    world.translator.rewrite_sketches(0, &mut world.memory);
     assert_eq!(
         world.memory.given_up,
         [RemoteAddr {

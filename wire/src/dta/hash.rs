@@ -64,11 +64,11 @@ const fn halves() -> [[[Halves; 16]; 2]; MAX_KEY] {
     let mut table = [[[[0; 2]; 16]; 2]; MAX_KEY];
     let mut lane = 0;
     while lane < 4 {
-        let one = halves_of(POLYNOMIALS[lane]);
+        let contributions = halves_of(POLYNOMIALS[lane]);
         let mut at = 0;
         while at < MAX_KEY * 32 {
             table[at / 32][at / 16 % 2][at % 16][lane / 2] |=
-                (one[at / 32][at / 16 % 2][at % 16] as u64) << (lane % 2 * 32);
+                (contributions[at / 32][at / 16 % 2][at % 16] as u64) << (lane % 2 * 32);
             at += 1;
         }
         lane += 1;
@@ -84,10 +84,10 @@ const fn zeros() -> [Halves; MAX_KEY + 1] {
     let mut table = [[0; 2]; MAX_KEY + 1];
     let mut lane = 0;
     while lane < 4 {
-        let one = zeros_of(POLYNOMIALS[lane]);
+        let crcs = zeros_of(POLYNOMIALS[lane]);
         let mut len = 0;
         while len <= MAX_KEY {
-            table[len][lane / 2] |= (one[len] as u64) << (lane % 2 * 32);
+            table[len][lane / 2] |= (crcs[len] as u64) << (lane % 2 * 32);
             len += 1;
         }
         lane += 1;
@@ -109,7 +109,7 @@ pub struct Hashes {
 pub fn hashes(key: &[u8]) -> Hashes {
     let [checksum, a, b, c] = lanes(key);
     Hashes {
-        slots: [a, b, c, last(key)],
+        slots: [a, b, c, slot_hash_3(key)],
         checksum,
     }
 }
@@ -119,7 +119,7 @@ pub fn hashes(key: &[u8]) -> Hashes {
 pub fn slots_n<const N: usize>(key: &[u8]) -> ([u32; N], u32) {
     const { assert!(N <= MAX_COPIES, "there are four slot hashes") };
     let [checksum, a, b, c] = lanes(key);
-    let d = if N > 3 { last(key) } else { 0 };
+    let d = if N > 3 { slot_hash_3(key) } else { 0 };
     let all = [a, b, c, d];
     (core::array::from_fn(|n| all[n]), checksum)
 }
@@ -141,68 +141,68 @@ pub const fn slot(hash: u32, slots: u64) -> u64 {
 fn lanes(key: &[u8]) -> Lanes {
     // Specialized lengths: 5-tuples (13, 37), an address (4), a node and flow (8).
     match key.len() {
-        13 => fixed::<13>(key),
-        4 => fixed::<4>(key),
-        8 => fixed::<8>(key),
-        37 => fixed::<37>(key),
-        _ => any(key),
+        13 => lanes_of_len::<13>(key),
+        4 => lanes_of_len::<4>(key),
+        8 => lanes_of_len::<8>(key),
+        37 => lanes_of_len::<37>(key),
+        _ => lanes_of_any(key),
     }
 }
 
 #[inline(always)]
-fn fixed<const LEN: usize>(key: &[u8]) -> Lanes {
+fn lanes_of_len<const LEN: usize>(key: &[u8]) -> Lanes {
     let Some(key) = key.first_chunk::<LEN>() else {
         return [0; 4];
     };
     let mut sum = ZEROS[LEN];
     let mut at = 0;
     while at < LEN {
-        sum = with(sum, &HALVES[LEN - 1 - at], key[at]);
+        sum = add_byte(sum, &HALVES[LEN - 1 - at], key[at]);
         at += 1;
     }
-    apart(sum)
+    split_pairs(sum)
 }
 
-fn any(key: &[u8]) -> Lanes {
+fn lanes_of_any(key: &[u8]) -> Lanes {
     match ZEROS.get(key.len()) {
         Some(zeros) => {
-            let places = key.iter().rev().zip(&HALVES);
-            apart(places.fold(*zeros, |sum, (byte, place)| with(sum, place, *byte)))
+            let positions = key.iter().rev().zip(&HALVES);
+            split_pairs(positions.fold(*zeros, |sum, (byte, table)| add_byte(sum, table, *byte)))
         }
-        None => core::array::from_fn(|lane| slowly(POLYNOMIALS[lane], key)),
+        None => core::array::from_fn(|lane| crc_bytewise(POLYNOMIALS[lane], key)),
     }
 }
 
 /// XORs the contribution of a byte at its position.
 #[inline(always)]
-fn with(sum: Halves, place: &[[Halves; 16]; 2], byte: u8) -> Halves {
-    let low = &place[0][usize::from(byte & 15)];
-    let high = &place[1][usize::from(byte >> 4)];
+fn add_byte(sum: Halves, table: &[[Halves; 16]; 2], byte: u8) -> Halves {
+    let low = &table[0][usize::from(byte & 15)];
+    let high = &table[1][usize::from(byte >> 4)];
     [sum[0] ^ low[0] ^ high[0], sum[1] ^ low[1] ^ high[1]]
 }
 
 /// Splits the pairs into the four hash values.
 #[inline(always)]
-fn apart([low, high]: Halves) -> Lanes {
+fn split_pairs([low, high]: Halves) -> Lanes {
     [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
 }
 
 /// Computes slot hash 3.
 #[inline]
-fn last(key: &[u8]) -> u32 {
+fn slot_hash_3(key: &[u8]) -> u32 {
     let Some(zeros) = LAST_ZEROS.get(key.len()) else {
-        return slowly(POLYNOMIALS[4], key);
+        return crc_bytewise(POLYNOMIALS[4], key);
     };
     key.iter()
         .rev()
         .zip(&LAST_HALVES)
-        .fold(*zeros, |sum, (byte, place)| {
-            sum ^ place[0][usize::from(byte & 15)] ^ place[1][usize::from(byte >> 4)]
+        .fold(*zeros, |sum, (byte, table)| {
+            sum ^ table[0][usize::from(byte & 15)] ^ table[1][usize::from(byte >> 4)]
         })
 }
 
 #[cold]
-fn slowly(polynomial: u32, key: &[u8]) -> u32 {
+fn crc_bytewise(polynomial: u32, key: &[u8]) -> u32 {
     !key.iter().fold(u32::MAX, |crc, byte| {
         crc >> 8 ^ byte_of(polynomial, crc as u8 ^ byte)
     })
@@ -235,14 +235,14 @@ impl Family {
 /// Computes the artifact's hashes: `slot_n = CRC(reversed key, n)`, and the checksum without n.
 fn artifact(key: &[u8]) -> Hashes {
     let polynomial = POLYNOMIALS[0];
-    let state = { key.iter().rev() }.fold(u32::MAX, |crc, byte| continued(polynomial, crc, *byte));
+    let state = { key.iter().rev() }.fold(u32::MAX, |crc, byte| crc_step(polynomial, crc, *byte));
     Hashes {
-        slots: core::array::from_fn(|n| !continued(polynomial, state, n as u8)),
+        slots: core::array::from_fn(|n| !crc_step(polynomial, state, n as u8)),
         checksum: !state,
     }
 }
 
-fn continued(polynomial: u32, crc: u32, byte: u8) -> u32 {
+fn crc_step(polynomial: u32, crc: u32, byte: u8) -> u32 {
     crc >> 8 ^ byte_of(polynomial, crc as u8 ^ byte)
 }
 
@@ -339,7 +339,7 @@ mod tests {
         for len in 0..bytes.len() {
             let key = &bytes[..len];
             let all = hashes(key);
-            let slow = POLYNOMIALS.map(|polynomial| slowly(polynomial, key));
+            let slow = POLYNOMIALS.map(|polynomial| crc_bytewise(polynomial, key));
             assert_eq!(
                 (all.checksum, all.slots.as_slice()),
                 (slow[0], &slow[1..]),

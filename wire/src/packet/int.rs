@@ -170,7 +170,7 @@ pub fn malformed_stack(frame: &[u8], profile: &Profile) -> Option<Location> {
 
 /// INT 2.x as announced by its encapsulation.
 #[derive(Clone, Copy)]
-enum Type2 {
+enum Int2Kind {
     Plain(Mode),
     Sf,
 }
@@ -179,7 +179,7 @@ enum Type2 {
 #[derive(Clone, Copy)]
 struct L4 {
     ip: Ip,
-    at: usize,
+    offset: usize,
     encapsulation: Encapsulation,
 }
 
@@ -188,7 +188,7 @@ struct L4 {
 pub(crate) struct Unmarked<'a> {
     bytes: &'a [u8],
     /// Position of the shim, in case they are INT.
-    found: ShimPosition,
+    position: ShimPosition,
 }
 
 /// INT found in an IPv6 option, kept while INT behind that header is parsed.
@@ -213,38 +213,40 @@ struct ShimPosition {
 impl<'a> Walk<'a, '_> {
     /// Parses UDP, starting at its header.
     #[inline]
-    pub(crate) fn udp(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
-        let ports = walk::ports(bytes, at);
-        let mut body = at + 8;
+    pub(crate) fn udp(&mut self, bytes: &'a [u8], offset: usize, ip: Ip) -> Result<(), Refusal> {
+        let ports = walk::ports(bytes, offset);
+        let mut body = offset + 8;
         let Some((src_port, mut dst_port)) = ports.filter(|_| bytes.len() >= body) else {
             self.out.flow = Some(walk::flow(bytes, ip, ports, UDP));
             return Ok(());
         };
         if self.purpose == Purpose::Frame {
-            check_udp_length(bytes, at, ip)?;
+            check_udp_length(bytes, offset, ip)?;
         }
         let mut proto = UDP;
         let l4 = L4 {
             ip,
-            at,
+            offset,
             encapsulation: Encapsulation::Udp,
         };
         let unmarked = self.unmarked(bytes, l4, body);
-        let found = self.mark(bytes, l4, body, dst_port);
-        let shim = match found {
-            Some(found) if self.find_int => Some((found.mark, self.l4_shim(bytes, found)?)),
-            Some(found) if self.int_left_out && found.mark == Mark::Port => {
-                self.left_out_shim(bytes, found).map(|shim| (found.mark, shim))
-            }
-            Some(found) => self.second_shim(bytes, found).map(|shim| (found.mark, shim)),
+        let position = self.find_mark(bytes, l4, body, dst_port);
+        let shim = match position {
+            Some(position) if self.find_int => Some((position.mark, self.l4_shim(bytes, position)?)),
+            Some(position) if self.int_left_out && position.mark == Mark::Port => self
+                .skipped_shim(bytes, position)
+                .map(|shim| (position.mark, shim)),
+            Some(position) => self
+                .shim_after_option(bytes, position)
+                .map(|shim| (position.mark, shim)),
             None => None,
         };
         if let Some((mark, (end, original))) = shim {
             // NPT 2 stores a protocol and no port; the protocol may again be UDP.
-            let behind = original
+            let original_proto = original
                 .proto
                 .filter(|proto| *proto != UDP || original.port.is_none());
-            if let (Mark::Port, Some(original)) = (mark, behind) {
+            if let (Mark::Port, Some(original)) = (mark, original_proto) {
                 // The source inserted this UDP header; the original L4 header follows INT.
                 self.find_int = false;
                 self.int_left_out = false;
@@ -272,25 +274,25 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Parses TCP, starting at its header.
-    pub(crate) fn tcp(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
+    pub(crate) fn tcp(&mut self, bytes: &'a [u8], offset: usize, ip: Ip) -> Result<(), Refusal> {
         const FIXED: usize = 20;
-        let ports = walk::ports(bytes, at);
+        let ports = walk::ports(bytes, offset);
         self.out.flow = Some(walk::flow(bytes, ip, ports, TCP));
-        let Some((src_port, dst_port)) = ports.filter(|_| bytes.len() >= at + FIXED) else {
+        let Some((src_port, dst_port)) = ports.filter(|_| bytes.len() >= offset + FIXED) else {
             return Ok(());
         };
         let body = match self.profile.tcp_shim {
-            TcpShim::AfterFixed => at + FIXED,
-            TcpShim::AfterOptions => at + usize::from(bytes[at + 12] >> 4).max(5) * 4,
+            TcpShim::AfterFixed => offset + FIXED,
+            TcpShim::AfterOptions => offset + usize::from(bytes[offset + 12] >> 4).max(5) * 4,
         };
         let l4 = L4 {
             ip,
-            at,
+            offset,
             encapsulation: Encapsulation::Tcp,
         };
-        let original = match self.mark(bytes, l4, body, dst_port) {
-            Some(found) if self.find_int => self.l4_shim(bytes, found)?.1,
-            Some(found) => match self.second_shim(bytes, found) {
+        let original = match self.find_mark(bytes, l4, body, dst_port) {
+            Some(position) if self.find_int => self.l4_shim(bytes, position)?.1,
+            Some(position) => match self.shim_after_option(bytes, position) {
                 Some((_, original)) => original,
                 None => return Ok(()),
             },
@@ -312,13 +314,13 @@ impl<'a> Walk<'a, '_> {
     /// Returns the position of a marked shim at `body`, if there is one. A packet that ends at `body` was truncated before
     /// INT.
     #[inline]
-    fn mark(&self, bytes: &[u8], l4: L4, body: usize, dst_port: u16) -> Option<ShimPosition> {
+    fn find_mark(&self, bytes: &[u8], l4: L4, body: usize, dst_port: u16) -> Option<ShimPosition> {
         if bytes.len() <= body {
             return None;
         }
         let L4 {
             ip,
-            at,
+            offset,
             encapsulation,
         } = l4;
         let is_udp = encapsulation == Encapsulation::Udp;
@@ -340,7 +342,7 @@ impl<'a> Walk<'a, '_> {
             encapsulation,
             mark,
             ip,
-            l4: at,
+            l4: offset,
             start: body,
             shim: if mark == Mark::Probe { body + 8 } else { body },
         })
@@ -372,7 +374,7 @@ impl<'a> Walk<'a, '_> {
     fn unmarked(&self, bytes: &'a [u8], l4: L4, body: usize) -> Option<Unmarked<'a>> {
         let L4 {
             ip,
-            at,
+            offset,
             encapsulation,
         } = l4;
         // A next-protocol type of 0 goes with the DSCP mark, others with the port mark.
@@ -385,11 +387,11 @@ impl<'a> Walk<'a, '_> {
         let mark = if by_port { Mark::Port } else { Mark::Dscp };
         Some(Unmarked {
             bytes,
-            found: ShimPosition {
+            position: ShimPosition {
                 encapsulation,
                 mark,
                 ip,
-                l4: at,
+                l4: offset,
                 start: body,
                 shim: body,
             },
@@ -399,16 +401,16 @@ impl<'a> Walk<'a, '_> {
     /// Returns whether unmarked INT with records follows TCP or UDP. Called when the walk found nothing else.
     #[cold]
     pub(crate) fn has_unmarked_int(&mut self) -> bool {
-        let Some(Unmarked { bytes, found }) = self.unmarked.filter(|_| self.find_int) else {
+        let Some(Unmarked { bytes, position }) = self.unmarked.filter(|_| self.find_int) else {
             return false;
         };
-        self.try_l4_shim(bytes, found).is_ok() && self.out.int.is_some_and(|int| !int.stack.is_empty())
+        self.try_l4_shim(bytes, position).is_ok() && self.out.int.is_some_and(|int| !int.stack.is_empty())
     }
 
     /// Parses an L4 shim and its INT. Returns the end of INT and the packet's original fields.
     #[inline]
-    fn l4_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Result<(usize, Original), Refusal> {
-        match self.try_l4_shim(bytes, found) {
+    fn l4_shim(&mut self, bytes: &'a [u8], position: ShimPosition) -> Result<(usize, Original), Refusal> {
+        match self.try_l4_shim(bytes, position) {
             Err(_) if self.purpose == Purpose::Flow => Ok((bytes.len(), Original::default())),
             result => result,
         }
@@ -417,9 +419,9 @@ impl<'a> Walk<'a, '_> {
     /// Parses marked INT with records in a packet whose IPv6 option has INT too. Marked INT wins, because any host can
     /// write the option. Returns the end of INT and the original fields.
     #[inline]
-    fn second_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Option<(usize, Original)> {
-        if self.int_option_at == Some(found.ip.at) {
-            self.read_second_shim(bytes, found)
+    fn shim_after_option(&mut self, bytes: &'a [u8], position: ShimPosition) -> Option<(usize, Original)> {
+        if self.int_option_at == Some(position.ip.at) {
+            self.read_shim_after_option(bytes, position)
         } else {
             None
         }
@@ -427,13 +429,18 @@ impl<'a> Walk<'a, '_> {
 
     #[cold]
     #[inline(never)]
-    fn read_second_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Option<(usize, Original)> {
-        let option = self.set_option_aside();
+    fn read_shim_after_option(
+        &mut self,
+        bytes: &'a [u8],
+        position: ShimPosition,
+    ) -> Option<(usize, Original)> {
+        let option = self.take_option_int();
         // Only a valid stack proves that it is INT, so parse it fully.
         let purpose = mem::replace(&mut self.purpose, Purpose::Report);
-        let read = self.try_l4_shim(bytes, found);
+        let result = self.try_l4_shim(bytes, position);
         self.purpose = purpose;
-        self.wins_over_option(option, read.is_ok()).then_some(read.ok()?)
+        self.replaces_option_int(option, result.is_ok())
+            .then_some(result.ok()?)
     }
 
     /// Returns whether the IPv6 header of a tunnel has an option with INT. Any host can write that option, so INT with
@@ -447,14 +454,15 @@ impl<'a> Walk<'a, '_> {
     #[cold]
     #[inline(never)]
     pub(crate) fn read_tunnel_int<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Refusal>) {
-        let option = self.set_option_aside();
+        let option = self.take_option_int();
         self.find_int = true;
-        let read = read(self);
+        let result = read(self);
         self.find_int = false;
-        self.wins_over_option(option, read.is_ok());
+        self.replaces_option_int(option, result.is_ok());
     }
 
-    fn set_option_aside(&mut self) -> OptionInt<'a> {
+    /// Removes the INT of an IPv6 option from the contents, so that INT behind that header can be parsed.
+    fn take_option_int(&mut self) -> OptionInt<'a> {
         let Contents {
             int,
             location,
@@ -471,9 +479,9 @@ impl<'a> Walk<'a, '_> {
 
     /// Returns whether INT after the option was parsed and has records. Otherwise restores the option's INT. The first
     /// winner is the outermost; hosts wrote what follows it.
-    fn wins_over_option(&mut self, option: OptionInt<'a>, is_read: bool) -> bool {
-        let wins = is_read && self.out.int.is_some_and(|int| !int.stack.is_empty());
-        if wins {
+    fn replaces_option_int(&mut self, option: OptionInt<'a>, is_read: bool) -> bool {
+        let has_records = is_read && self.out.int.is_some_and(|int| !int.stack.is_empty());
+        if has_records {
             self.option_refused = Some(Refusal::BadOption);
             self.int_option_at = None;
         } else {
@@ -481,48 +489,54 @@ impl<'a> Walk<'a, '_> {
             self.out.location = option.location;
             self.out.destination = option.destination;
         }
-        wins
+        has_records
     }
 
     /// Returns the end of INT that is left out, and the packet's original fields, as its shim announces them.
     #[cold]
-    fn left_out_shim(&mut self, bytes: &[u8], found: ShimPosition) -> Option<(usize, Original)> {
+    fn skipped_shim(&mut self, bytes: &[u8], position: ShimPosition) -> Option<(usize, Original)> {
         let context = ShimContext {
             hostint: false,
             sf: true,
         };
-        let is_destination = match detect(bytes, found.shim, context).ok()? {
+        let is_destination = match detect(bytes, position.shim, context).ok()? {
             Detected::Int(Version::V2, _) | Detected::Sf => false,
             Detected::Destination(Version::V2) => true,
             _ => return None,
         };
-        let read = Shim2::parse(Kind::L4, &bytes[found.shim..]).ok()?;
-        let original = fit(found.mark, read.next).ok()?;
+        let shim_header = Shim2::parse(Kind::L4, &bytes[position.shim..]).ok()?;
+        let original = original_fields(position.mark, shim_header.next).ok()?;
         self.int_left_out = is_destination;
-        Some((found.shim + shim::LEN + usize::from(read.length) * 4, original))
+        Some((
+            position.shim + shim::LEN + usize::from(shim_header.length) * 4,
+            original,
+        ))
     }
 
-    fn try_l4_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Result<(usize, Original), Refusal> {
-        let shim = found.shim;
+    fn try_l4_shim(&mut self, bytes: &'a [u8], position: ShimPosition) -> Result<(usize, Original), Refusal> {
+        let shim = position.shim;
         let hostint = self.profile.dialect == Dialect::HostInt;
         let detected = detect(bytes, shim, ShimContext { hostint, sf: true });
-        match detected.map_err(|refusal| disagreement(refusal, bytes.get(shim..).unwrap_or(&[])))? {
-            Detected::Int(Version::V2, mode) => self.shim_2(bytes, found, Type2::Plain(mode)),
-            Detected::Sf => self.shim_2(bytes, found, Type2::Sf),
-            Detected::Int(_, _) if found.mark == Mark::Port && !hostint => Err(Refusal::BadShim),
-            Detected::Int(version, _) => self.shim_1(bytes, found, version, false),
-            Detected::Private => self.shim_1(bytes, found, Version::V05, true),
+        match detected.map_err(|refusal| refine_bad_version(refusal, bytes.get(shim..).unwrap_or(&[])))? {
+            Detected::Int(Version::V2, mode) => self.shim_2(bytes, position, Int2Kind::Plain(mode)),
+            Detected::Sf => self.shim_2(bytes, position, Int2Kind::Sf),
+            Detected::Int(_, _) if position.mark == Mark::Port && !hostint => Err(Refusal::BadShim),
+            Detected::Int(version, _) => self.shim_1(bytes, position, version, false),
+            Detected::Private => self.shim_1(bytes, position, Version::V05, true),
             Detected::Destination(version) => {
                 self.out.destination = true;
                 if version == Version::V2 {
-                    let read = Shim2::parse(Kind::L4, &bytes[shim..])?;
+                    let shim_header = Shim2::parse(Kind::L4, &bytes[shim..])?;
                     return Ok((
-                        shim + 4 + usize::from(read.length) * 4,
-                        fit(found.mark, read.next)?,
+                        shim + 4 + usize::from(shim_header.length) * 4,
+                        original_fields(position.mark, shim_header.next)?,
                     ));
                 }
-                let read = Shim1::parse(&bytes[shim..])?;
-                Ok((shim + usize::from(read.length).max(1) * 4, Original::default()))
+                let shim_header = Shim1::parse(&bytes[shim..])?;
+                Ok((
+                    shim + usize::from(shim_header.length).max(1) * 4,
+                    Original::default(),
+                ))
             }
         }
     }
@@ -531,17 +545,17 @@ impl<'a> Walk<'a, '_> {
     fn shim_2(
         &mut self,
         bytes: &'a [u8],
-        found: ShimPosition,
-        kind: Type2,
+        position: ShimPosition,
+        kind: Int2Kind,
     ) -> Result<(usize, Original), Refusal> {
-        let read = Shim2::parse(Kind::L4, &bytes[found.shim..])?;
-        let original = fit(found.mark, read.next)?;
-        let header = found.shim + shim::LEN;
-        let end = header + usize::from(read.length) * 4;
-        let read = self.int_2(bytes, header, end, kind);
+        let shim_header = Shim2::parse(Kind::L4, &bytes[position.shim..])?;
+        let original = original_fields(position.mark, shim_header.next)?;
+        let header = position.shim + shim::LEN;
+        let end = header + usize::from(shim_header.length) * 4;
+        let result = self.int_2(bytes, header, end, kind);
         // The position of INT is known even if its stack is malformed: see `malformed_stack`.
-        self.found(found, header, header + header::LEN_2, end, original);
-        read.map(|()| (end, original))
+        self.set_location(position, header, header + header::LEN_2, end, original);
+        result.map(|()| (end, original))
     }
 
     /// Parses an INT option in an IPv6 hop-by-hop header. `option` and `extension` are the offsets of option and header.
@@ -557,16 +571,16 @@ impl<'a> Walk<'a, '_> {
         let shim = option + 2;
         let header = shim + shim::LEN;
         let data = bytes.get(shim..end).ok_or(Refusal::IntTruncated)?;
-        let Ok(read) = Shim2::parse(Kind::Option, data) else {
+        let Ok(shim_header) = Shim2::parse(Kind::Option, data) else {
             return Err(Refusal::BadOption);
         };
-        if end != header + usize::from(read.length) * 4 {
+        if end != header + usize::from(shim_header.length) * 4 {
             return Err(Refusal::BadOption);
         }
-        let kind = match read.kind {
-            Shim2::MD => Type2::Plain(Mode::Md),
-            Shim2::MX => Type2::Plain(Mode::Mx),
-            Shim2::SF => Type2::Sf,
+        let kind = match shim_header.kind {
+            Shim2::MD => Int2Kind::Plain(Mode::Md),
+            Shim2::MX => Int2Kind::Plain(Mode::Mx),
+            Shim2::SF => Int2Kind::Sf,
             Shim2::DESTINATION => {
                 self.out.destination = true;
                 return Ok(());
@@ -582,10 +596,10 @@ impl<'a> Walk<'a, '_> {
         if bytes[header] >> 4 != 2 {
             return Err(Refusal::BadIntVersion);
         }
-        let read = self.whole_int_2(bytes, header, end, kind);
+        let result = self.read_int_2(bytes, header, end, kind);
         let encapsulation = Encapsulation::HopByHop;
         let mark = Mark::Option;
-        let found = ShimPosition {
+        let position = ShimPosition {
             encapsulation,
             mark,
             ip,
@@ -593,21 +607,21 @@ impl<'a> Walk<'a, '_> {
             start: option,
             shim,
         };
-        self.found(found, header, header + header::LEN_2, end, Original::default());
-        read
+        self.set_location(position, header, header + header::LEN_2, end, Original::default());
+        result
     }
 
     /// Parses INT 1.0 or 0.5 after an L4 shim; `private` means host-int's private type.
     fn shim_1(
         &mut self,
         bytes: &'a [u8],
-        found: ShimPosition,
+        position: ShimPosition,
         version: Version,
         private: bool,
     ) -> Result<(usize, Original), Refusal> {
-        let read = Shim1::parse(&bytes[found.shim..])?;
-        let header = found.shim + shim::LEN;
-        let mut length = usize::from(read.length);
+        let shim_header = Shim1::parse(&bytes[position.shim..])?;
+        let header = position.shim + shim::LEN;
+        let mut length = usize::from(shim_header.length);
         if length == 0 && version == Version::V05 && self.profile.dialect == Dialect::IntCollectorGen {
             // INTCollector's generator leaves the length 0; it follows from the header's counts.
             length = header::length_05(&bytes[header..]);
@@ -615,12 +629,12 @@ impl<'a> Walk<'a, '_> {
         if length < 3 {
             return Err(Refusal::BadIntLength);
         }
-        let end = found.shim + length * 4;
+        let end = position.shim + length * 4;
         let mut original = Original::default();
         let mut end = end;
         if version == Version::V10 {
             self.int_10(bytes, header, end)?;
-            original.dscp = Some(read.last >> 2);
+            original.dscp = Some(shim_header.last >> 2);
         } else {
             let hostint = self.profile.dialect == Dialect::HostInt;
             let tail = if private || hostint {
@@ -630,7 +644,7 @@ impl<'a> Walk<'a, '_> {
             };
             (end, original) = self.int_05(bytes, header, end, tail, private)?;
         }
-        self.found(found, header, header + header::LEN_1, end, original);
+        self.set_location(position, header, header + header::LEN_1, end, original);
         Ok((end, original))
     }
 
@@ -647,16 +661,16 @@ impl<'a> Walk<'a, '_> {
         if self.purpose == Purpose::Flow && !matches!(tail, Tail::Private) {
             // The tail has the original port. Without INT's own counts it is at the end of the length.
             let tail = bytes.get(end - 4..end).ok_or(Refusal::IntTruncated)?;
-            return Ok((end, original_of(shim::Tail::parse(tail)?)));
+            return Ok((end, tail_fields(shim::Tail::parse(tail)?)));
         }
         let in_report = matches!(self.purpose, Purpose::Report | Purpose::Flow);
         // In reports, host-int has removed the tail although the length may still include it.
-        let there = match tail {
+        let int_bytes = match tail {
             Tail::Private if in_report => &bytes[header..end.min(bytes.len()).max(header)],
             _ => bytes.get(header..end).ok_or(Refusal::IntTruncated)?,
         };
         let hostint = matches!(tail, Tail::Private);
-        let (mut int, rest) = match header::read_05(there, tail, self.layouts) {
+        let (mut int, rest) = match header::read_05(int_bytes, tail, self.layouts) {
             Err(Refusal::BadIntLength) if end > bytes.len() => return Err(Refusal::IntTruncated),
             result => result?,
         };
@@ -670,35 +684,35 @@ impl<'a> Walk<'a, '_> {
         // In host-int's reports, the bytes after the stack belong to the packet.
         let removed = in_report && hostint;
         match shim::Tail::parse(tail) {
-            Ok(tail) if !removed => Ok((stack_end + shim::TAIL_LEN, original_of(tail))),
+            Ok(tail) if !removed => Ok((stack_end + shim::TAIL_LEN, tail_fields(tail))),
             _ => Ok((stack_end, Original::default())),
         }
     }
 
-    fn int_2(&mut self, bytes: &'a [u8], header: usize, end: usize, kind: Type2) -> Result<(), Refusal> {
+    fn int_2(&mut self, bytes: &'a [u8], header: usize, end: usize, kind: Int2Kind) -> Result<(), Refusal> {
         if self.purpose == Purpose::Flow {
             return Ok(());
         }
-        self.whole_int_2(bytes, header, end, kind)
+        self.read_int_2(bytes, header, end, kind)
     }
 
-    /// As `int_2`, even if only the flow is needed.
+    /// Parses like [`Walk::int_2`], even if only the flow is needed.
     #[inline]
-    fn whole_int_2(
+    fn read_int_2(
         &mut self,
         bytes: &'a [u8],
         header: usize,
         end: usize,
-        kind: Type2,
+        kind: Int2Kind,
     ) -> Result<(), Refusal> {
         if end < header + header::LEN_2 {
             return Err(Refusal::BadIntLength);
         }
         let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
         let (mode, sf_records) = match kind {
-            Type2::Plain(mode) => (mode, 0),
+            Int2Kind::Plain(mode) => (mode, 0),
             // In a report, the stack may also contain the sink's own record.
-            Type2::Sf => (Mode::Md, if self.purpose == Purpose::Frame { 1 } else { 2 }),
+            Int2Kind::Sf => (Mode::Md, if self.purpose == Purpose::Frame { 1 } else { 2 }),
         };
         let carrier = Carrier {
             profile: self.profile,
@@ -722,7 +736,14 @@ impl<'a> Walk<'a, '_> {
     }
 
     #[inline]
-    fn found(&mut self, found: ShimPosition, header: usize, stack: usize, end: usize, original: Original) {
+    fn set_location(
+        &mut self,
+        position: ShimPosition,
+        header: usize,
+        stack: usize,
+        end: usize,
+        original: Original,
+    ) {
         let ShimPosition {
             encapsulation,
             mark,
@@ -730,7 +751,7 @@ impl<'a> Walk<'a, '_> {
             l4,
             start,
             ..
-        } = found;
+        } = position;
         self.find_int = false;
         self.out.location = Some(Location {
             encapsulation,
@@ -764,15 +785,15 @@ impl<'a> Walk<'a, '_> {
                 sf: false,
             },
         )?;
-        let read = Shim2::parse(Kind::Gre, &bytes[shim..])?;
-        let Next::Gre { ethertype, inserted } = read.next else {
+        let shim_header = Shim2::parse(Kind::Gre, &bytes[shim..])?;
+        let Next::Gre { ethertype, inserted } = shim_header.next else {
             return Err(Refusal::BadShim);
         };
         let header = shim + shim::LEN;
-        let end = header + usize::from(read.length) * 4;
+        let end = header + usize::from(shim_header.length) * 4;
         match detected {
             _ if !self.find_int => return Ok(Some((end, ethertype))),
-            Detected::Int(Version::V2, mode) => self.int_2(bytes, header, end, Type2::Plain(mode))?,
+            Detected::Int(Version::V2, mode) => self.int_2(bytes, header, end, Int2Kind::Plain(mode))?,
             Detected::Destination(Version::V2) => {
                 self.out.destination = true;
                 return Ok(Some((end, ethertype)));
@@ -781,7 +802,7 @@ impl<'a> Walk<'a, '_> {
         }
         let encapsulation = Encapsulation::Gre;
         let mark = Mark::Tunnel;
-        let found = ShimPosition {
+        let position = ShimPosition {
             encapsulation,
             mark,
             ip,
@@ -793,7 +814,7 @@ impl<'a> Walk<'a, '_> {
             tunnel_inserted: inserted,
             ..Original::default()
         };
-        self.found(found, header, header + header::LEN_2, end, original);
+        self.set_location(position, header, header + header::LEN_2, end, original);
         Ok(Some((end, ethertype)))
     }
 
@@ -806,6 +827,9 @@ impl<'a> Walk<'a, '_> {
         shim: usize,
         code: u8,
     ) -> Result<Option<(usize, u8)>, Refusal> {
+        /// Next protocols of VXLAN-GPE in the INT specifications 0.5 and 1.0.
+        const INT_05: u8 = 0x05;
+        const INT_10: u8 = 0x08;
         if bytes.len() <= shim {
             return Ok(None);
         }
@@ -819,19 +843,23 @@ impl<'a> Walk<'a, '_> {
             },
         )?;
         let version = match code {
-            0x05 => Version::V05,
-            0x08 => Version::V10,
+            INT_05 => Version::V05,
+            INT_10 => Version::V10,
             _ => Version::V2,
         };
         let (end, next, inserted) = if version == Version::V2 {
-            let read = Shim2::parse(Kind::Gpe, &bytes[shim..])?;
-            let Next::Gpe { protocol, inserted } = read.next else {
+            let shim_header = Shim2::parse(Kind::Gpe, &bytes[shim..])?;
+            let Next::Gpe { protocol, inserted } = shim_header.next else {
                 return Err(Refusal::BadShim);
             };
-            (header + usize::from(read.length) * 4, protocol, inserted)
+            (header + usize::from(shim_header.length) * 4, protocol, inserted)
         } else {
-            let read = Shim1::parse(&bytes[shim..])?;
-            (shim + usize::from(read.length.max(1)) * 4, read.last, false)
+            let shim_header = Shim1::parse(&bytes[shim..])?;
+            (
+                shim + usize::from(shim_header.length.max(1)) * 4,
+                shim_header.last,
+                false,
+            )
         };
         let stack = match detected {
             // A second INT header is skipped, like INT that is not looked for.
@@ -840,23 +868,24 @@ impl<'a> Walk<'a, '_> {
                 self.out.destination = true;
                 return Ok(Some((end, next)));
             }
-            Detected::Int(found, _) if found != version => return Err(Refusal::BadIntVersion),
+            Detected::Int(detected, _) if detected != version => return Err(Refusal::BadIntVersion),
             Detected::Int(Version::V2, mode) => {
-                self.int_2(bytes, header, end, Type2::Plain(mode))?;
+                self.int_2(bytes, header, end, Int2Kind::Plain(mode))?;
                 header + header::LEN_2
             }
             Detected::Int(version, _) => {
-                self.without_shim(bytes, header, end, version)?;
+                self.read_without_shim(bytes, header, end, version)?;
                 header + header::LEN_1
             }
             Detected::Private | Detected::Sf => return Err(Refusal::BadShim),
         };
         let encapsulation = Encapsulation::Gpe;
         let mark = Mark::Tunnel;
-        let found = ShimPosition {
+        let position = ShimPosition {
             encapsulation,
             mark,
             ip,
+            // UDP header and VXLAN-GPE header.
             l4: shim - 16,
             start: shim,
             shim,
@@ -865,12 +894,12 @@ impl<'a> Walk<'a, '_> {
             tunnel_inserted: inserted,
             ..Original::default()
         };
-        self.found(found, header, stack, end, original);
+        self.set_location(position, header, stack, end, original);
         Ok(Some((end, next)))
     }
 
     /// Parses INT 1.0 or 0.5 without an L4 tail: after VXLAN-GPE or in Geneve.
-    fn without_shim(
+    fn read_without_shim(
         &mut self,
         bytes: &'a [u8],
         header: usize,
@@ -920,24 +949,24 @@ impl<'a> Walk<'a, '_> {
             return Err(Refusal::IntTruncated);
         };
         let stack = match (kind, first >> 4, class) {
-            (1, 2, _) => self
-                .int_2(bytes, header, end, Type2::Plain(Mode::Md))
+            (Shim2::MD, 2, _) => self
+                .int_2(bytes, header, end, Int2Kind::Plain(Mode::Md))
                 .map(|()| header::LEN_2)?,
-            (3, 2, _) => self
-                .int_2(bytes, header, end, Type2::Plain(Mode::Mx))
+            (Shim2::MX, 2, _) => self
+                .int_2(bytes, header, end, Int2Kind::Plain(Mode::Mx))
                 .map(|()| header::LEN_2)?,
-            (1, version @ (0 | 1), CLASS_INT_1) => {
+            (Shim2::MD, version @ (0 | 1), CLASS_INT_1) => {
                 let is_10 = version == 1 || header::is_10_under_version_0(head);
                 let version = if is_10 { Version::V10 } else { Version::V05 };
-                self.without_shim(bytes, header, end, version)
+                self.read_without_shim(bytes, header, end, version)
                     .map(|()| header::LEN_1)?
             }
-            (1 | 3, _, _) => return Err(Refusal::BadIntVersion),
+            (Shim2::MD | Shim2::MX, _, _) => return Err(Refusal::BadIntVersion),
             _ => return Err(Refusal::BadShim),
         };
         let encapsulation = Encapsulation::Geneve;
         let mark = Mark::Tunnel;
-        let found = ShimPosition {
+        let position = ShimPosition {
             encapsulation,
             mark,
             ip,
@@ -945,43 +974,43 @@ impl<'a> Walk<'a, '_> {
             start: option,
             shim: option,
         };
-        self.found(found, header, header + stack, end, Original::default());
+        self.set_location(position, header, header + stack, end, Original::default());
         Ok(())
     }
 }
 
-/// Detects INT at `at`, by the table of section 1.2.
+/// Detects INT at `offset`, by the table of section 1.2.
 #[inline]
-fn detect(bytes: &[u8], at: usize, context: ShimContext) -> Result<Detected, Refusal> {
-    let Some([first, ..]) = bytes.get(at..) else {
+fn detect(bytes: &[u8], offset: usize, context: ShimContext) -> Result<Detected, Refusal> {
+    let Some([first, ..]) = bytes.get(offset..) else {
         return Err(Refusal::IntTruncated);
     };
     if matches!(first, 0x02 | 0x20..=0x2f) {
         return shim::detect(*first, 0, context, false);
     }
-    let header = bytes.get(at + shim::LEN..).unwrap_or(&[]);
+    let header = bytes.get(offset + shim::LEN..).unwrap_or(&[]);
     let Some(version) = header.first().map(|byte| byte >> 4) else {
         // Bytes that cannot be a shim are not reported as a truncated shim.
         return shim::detect(*first, 2, context, false)
             .or_else(|_| shim::detect(*first, 0, context, false))
             .and(Err(Refusal::IntTruncated));
     };
-    let zero_is_10 = *first == 0x01 && version == 0 && header::is_10_under_version_0(header);
-    shim::detect(*first, version, context, zero_is_10)
+    let is_10_under_version_0 = *first == 0x01 && version == 0 && header::is_10_under_version_0(header);
+    shim::detect(*first, version, context, is_10_under_version_0)
 }
 
 /// Turns a bad version into a bad shim if reserved bits and length tell that the bytes are ordinary traffic that happens to
 /// begin like a shim.
 #[cold]
-fn disagreement(refusal: Refusal, shim: &[u8]) -> Refusal {
-    const SHORTEST: u8 = 3;
+fn refine_bad_version(refusal: Refusal, shim: &[u8]) -> Refusal {
+    const MIN_SHIM_WORDS: u8 = 3;
     let (Refusal::BadIntVersion, [first, second, third, fourth, ..]) = (refusal, shim) else {
         return refusal;
     };
     let dscp = fourth & 0x03 == 0;
     let is_shim = match first {
-        0x01 => *second == 0 && *third >= SHORTEST && dscp,
-        _ => first & 0x03 == 0 && *second >= SHORTEST && (first & 0x0c != 0 || *third == 0 && dscp),
+        0x01 => *second == 0 && *third >= MIN_SHIM_WORDS && dscp,
+        _ => first & 0x03 == 0 && *second >= MIN_SHIM_WORDS && (first & 0x0c != 0 || *third == 0 && dscp),
     };
     if is_shim {
         Refusal::BadIntVersion
@@ -992,7 +1021,7 @@ fn disagreement(refusal: Refusal, shim: &[u8]) -> Refusal {
 
 /// Checks that the next-protocol type fits the mark (ruling m), and returns the original fields.
 #[inline]
-fn fit(mark: Mark, next: Next) -> Result<Original, Refusal> {
+fn original_fields(mark: Mark, next: Next) -> Result<Original, Refusal> {
     let none = Original::default();
     match (mark, next) {
         (Mark::Port, Next::Port(port)) => Ok(Original {
@@ -1011,7 +1040,7 @@ fn fit(mark: Mark, next: Next) -> Result<Original, Refusal> {
     }
 }
 
-fn original_of(tail: shim::Tail) -> Original {
+fn tail_fields(tail: shim::Tail) -> Original {
     let shim::Tail { proto, port, dscp } = tail;
     Original {
         port: (port != 0).then_some(port),
@@ -1033,13 +1062,13 @@ fn is_tunnel(dst_port: u16, body: &[u8]) -> bool {
             let inner = rest
                 .get(4 + usize::from(first & 0x3f) * 4)
                 .map(|first| first >> 4);
-            let agrees = match protocol {
+            let has_matching_version = match protocol {
                 walk::ETHERNET => true,
                 walk::IPV4 => inner.is_none_or(|version| version == 4),
                 walk::IPV6 => inner.is_none_or(|version| version == 6),
                 _ => false,
             };
-            first >> 6 == 0 && reserved == 0 && agrees
+            first >> 6 == 0 && reserved == 0 && has_matching_version
         }
         _ => false,
     }
@@ -1064,14 +1093,14 @@ fn is_not_tunnel(dst_port: u16, body: &[u8]) -> bool {
 }
 
 /// Checks the UDP length of a complete packet (ruling n).
-fn check_udp_length(bytes: &[u8], at: usize, ip: Ip) -> Result<(), Refusal> {
-    let claimed = usize::from(u16_at(bytes, at + 4));
+fn check_udp_length(bytes: &[u8], offset: usize, ip: Ip) -> Result<(), Refusal> {
+    let udp_len = usize::from(u16_at(bytes, offset + 4));
     let header = if ip.v6 { 40 } else { 0 };
     let total = match ip.v6 {
         true => usize::from(u16_at(bytes, ip.at + 4)) + header,
         false => usize::from(u16_at(bytes, ip.at + 2)),
     };
-    let fits = claimed >= 8 && at + claimed <= ip.at + total;
+    let fits = udp_len >= 8 && offset + udp_len <= ip.at + total;
     // Segmentation offload leaves an IP length of 0, which is ignored.
     if fits || total == header {
         Ok(())

@@ -27,8 +27,12 @@ pub(crate) const UDP: u8 = 17;
 pub(crate) const GRE: u8 = 47;
 pub(crate) const IP_IN_IP: u8 = 4;
 pub(crate) const IPV6_IN_IP: u8 = 41;
-/// Maximum number of consecutive tags and labels, and of nested tunnels.
+const DCCP: u8 = 33;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+/// Maximum number of consecutive tags and labels.
 const MAX_TAGS: usize = 8;
+/// Maximum number of nested tunnels.
 const MAX_TUNNELS: u8 = 4;
 
 pub(crate) use crate::geneve::PORT as GENEVE_PORT;
@@ -156,9 +160,9 @@ impl<'a, 'p> Walk<'a, 'p> {
                         return Ok(());
                     };
                     at += 4;
-                    let bottom = label[2] & 1 != 0;
+                    let is_bottom = label[2] & 1 != 0;
                     match bytes.get(at) {
-                        _ if !bottom => {}
+                        _ if !is_bottom => {}
                         _ if is_pseudowire(bytes.get(at..).unwrap_or(&[])) => return Ok(()),
                         Some(first) if first >> 4 == 4 => ethertype = IPV4,
                         Some(first) if first >> 4 == 6 => ethertype = IPV6,
@@ -182,7 +186,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
         let total = usize::from(u16_at(header, 2));
         let bytes = self.trim(bytes, at, header_len, total)?;
-        self.at_ip(at, header[8]);
+        self.record_ip(at, header[8]);
         let proto = header[9];
         let ip = Ip {
             at,
@@ -198,7 +202,7 @@ impl<'a, 'p> Walk<'a, 'p> {
 
     /// Records the IP header at `at`, which has this hop limit.
     #[inline]
-    fn at_ip(&mut self, at: usize, hop_limit: u8) {
+    fn record_ip(&mut self, at: usize, hop_limit: u8) {
         self.last_ip = at;
         if self.first_ip.is_none() {
             self.first_ip = Some(at);
@@ -214,7 +218,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             return self.bad_ip();
         }
         let payload = usize::from(u16_at(header, 4));
-        self.at_ip(at, header[7]);
+        self.record_ip(at, header[7]);
         let bytes = match payload {
             0 => bytes,
             _ => self.trim(bytes, at, 40, 40 + payload)?,
@@ -229,16 +233,16 @@ impl<'a, 'p> Walk<'a, 'p> {
 
     /// Parses IPv6 extension headers starting at `at`.
     fn extensions(&mut self, bytes: &'a [u8], at: usize, ip: Ip, first: u8) -> Result<(), Refusal> {
-        let all = Extensions::new(bytes, at, first);
-        let mut headers = all;
+        let extensions = Extensions::new(bytes, at, first);
+        let mut headers = extensions;
         for header in headers.by_ref() {
-            let finds = self.find_int || self.int_left_out;
-            if !matches!(header.kind, HOP_BY_HOP | DESTINATION_OPTIONS) || !finds {
+            let may_find = self.find_int || self.int_left_out;
+            if !matches!(header.kind, HOP_BY_HOP | DESTINATION_OPTIONS) || !may_find {
                 continue;
             }
             // Nodes on the path process this header only directly behind the IPv6 header (RFC 8200, 4.1). Elsewhere, a host
             // wrote what is in it, as in destination options.
-            let is_by_hop = header.kind == HOP_BY_HOP && header.at == all.at;
+            let is_by_hop = header.kind == HOP_BY_HOP && header.at == extensions.at;
             if is_by_hop && self.find_int && self.option_refused.is_none() {
                 match self.int_options(bytes, ip, header.at, header.len) {
                     Err(refusal) if self.purpose == Purpose::Frame => return Err(refusal),
@@ -253,7 +257,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                     Ok(()) => {}
                 }
             }
-            self.options(bytes, ip, header, is_by_hop, all)?;
+            self.options(bytes, ip, header, is_by_hop, extensions)?;
         }
         if headers.is_at_transport() {
             return self.transport(bytes, headers.at, ip, headers.next);
@@ -270,8 +274,8 @@ impl<'a, 'p> Walk<'a, 'p> {
         let mut option = at + 2;
         let end = at + len;
         while let Some(kind) = bytes.get(option).filter(|_| option < end) {
-            let wanted = *kind == sf::OPTION && self.find_int;
-            if *kind == sf::OPTION && !wanted && self.is_second_int(bytes.get(option + 2)) {
+            let is_wanted = *kind == sf::OPTION && self.find_int;
+            if *kind == sf::OPTION && !is_wanted && self.is_second_int(bytes.get(option + 2)) {
                 self.out.int = None;
                 self.out.location = None;
                 return Err(Refusal::BadOption);
@@ -279,11 +283,11 @@ impl<'a, 'p> Walk<'a, 'p> {
             let next = match (kind, bytes.get(option + 1).filter(|_| option + 1 < end)) {
                 (0, _) => option + 1,
                 (_, Some(len)) => option + 2 + usize::from(*len),
-                (_, None) if wanted && option + 1 < end => return Err(Refusal::IntTruncated),
-                (_, None) if wanted => return Err(Refusal::BadOption),
+                (_, None) if is_wanted && option + 1 < end => return Err(Refusal::IntTruncated),
+                (_, None) if is_wanted => return Err(Refusal::BadOption),
                 (_, None) => break,
             };
-            if wanted {
+            if is_wanted {
                 if next > end {
                     return Err(Refusal::BadOption);
                 }
@@ -301,14 +305,14 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.purpose != Purpose::Frame && shim.is_none_or(|first| first >> 4 != Shim2::DESTINATION)
     }
 
-    /// Parses IOAM in a hop-by-hop or destination options header, one of `all` extension headers.
+    /// Parses IOAM in a hop-by-hop or destination options header, one of the packet's `extensions`.
     fn options(
         &mut self,
         bytes: &'a [u8],
         ip: Ip,
         header: Extension,
         is_by_hop: bool,
-        all: Extensions<'a>,
+        extensions: Extensions<'a>,
     ) -> Result<(), Refusal> {
         let end = header.at + header.len;
         let is_cut = end > bytes.len();
@@ -318,10 +322,10 @@ impl<'a, 'p> Walk<'a, 'p> {
                 rest = tail;
                 continue;
             }
-            let wanted = matches!(*kind, ioam::OPTION_MUTABLE | ioam::OPTION_IMMUTABLE);
+            let is_ioam = matches!(*kind, ioam::OPTION_MUTABLE | ioam::OPTION_IMMUTABLE);
             // With IPv6 in IPv6, only the outermost header with IOAM counts.
-            let here = self.ioam_at.is_none_or(|ioam_at| ioam_at == ip.at);
-            if is_cut && wanted && here {
+            let is_outermost = self.ioam_at.is_none_or(|ioam_at| ioam_at == ip.at);
+            if is_cut && is_ioam && is_outermost {
                 // The missing rest of the header may have another trace.
                 self.out.ioam_cut = true;
                 break;
@@ -330,13 +334,13 @@ impl<'a, 'p> Walk<'a, 'p> {
             let Some((data, tail)) = tail.split_at_checked(usize::from(*len)) else {
                 break;
             };
-            if !is_cut && wanted && here && self.purpose != Purpose::Flow {
+            if !is_cut && is_ioam && is_outermost && self.purpose != Purpose::Flow {
                 match Ioam::parse(data) {
-                    Ok(Some(found)) => {
+                    Ok(Some(option)) => {
                         self.ioam_at = Some(ip.at);
-                        self.out.is_traced_by_hop |= is_by_hop && found.rank().0;
-                        let headers = Extensions::new(&bytes[all.at..], 0, all.next);
-                        self.add_ioam(found, is_by_hop, OptionList::new(headers));
+                        self.out.is_traced_by_hop |= is_by_hop && option.rank().0;
+                        let headers = Extensions::new(&bytes[extensions.at..], 0, extensions.next);
+                        self.add_ioam(option, is_by_hop, OptionList::new(headers));
                     }
                     Ok(None) => {}
                     // A host may have written it, so it must not hide INT or another option.
@@ -351,22 +355,22 @@ impl<'a, 'p> Walk<'a, 'p> {
 
     /// Adds an IOAM option. Among traces with nodes, one in a hop-by-hop header gives the path, because transit nodes do
     /// not process destination options. Otherwise the one with the most nodes does; of equals, the first.
-    fn add_ioam(&mut self, found: Ioam<'a>, is_by_hop: bool, all: OptionList<'a>) {
-        let has_nodes = found.hop_count() > 0;
-        let by_hop = is_by_hop && has_nodes;
+    fn add_ioam(&mut self, option: Ioam<'a>, is_by_hop: bool, options: OptionList<'a>) {
+        let has_nodes = option.hop_count() > 0;
+        let is_path = is_by_hop && has_nodes;
         if let Some(best) = self.out.ioam {
-            self.out.ioam_options = Some(all);
-            if by_hop == self.ioam_by_hop {
+            self.out.ioam_options = Some(options);
+            if is_path == self.ioam_by_hop {
                 self.out.several_traces |= has_nodes && best.hop_count() > 0;
-            } else if by_hop {
+            } else if is_path {
                 self.out.several_traces = false;
             }
-            if (by_hop, found.rank()) <= (self.ioam_by_hop, best.rank()) {
+            if (is_path, option.rank()) <= (self.ioam_by_hop, best.rank()) {
                 return;
             }
         }
-        self.out.ioam = Some(found);
-        self.ioam_by_hop = by_hop;
+        self.out.ioam = Some(option);
+        self.ioam_by_hop = is_path;
     }
 
     /// Cuts the bytes at the end of the packet; the rest is padding.
@@ -423,7 +427,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             }
             _ => {
                 // SCTP, DCCP and UDP-Lite have their ports at the same offsets as UDP.
-                let ports = matches!(proto, 33 | 132 | 136)
+                let ports = matches!(proto, DCCP | SCTP | UDP_LITE)
                     .then(|| ports(bytes, at))
                     .flatten();
                 self.out.flow = Some(flow(bytes, ip, ports, proto));

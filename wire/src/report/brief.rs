@@ -34,8 +34,8 @@ mod field {
     pub(super) const PROTO: usize = 39;
     pub(super) const SRC: usize = 42;
     pub(super) const DST: usize = 46;
-    pub(super) const SPORT: usize = 50;
-    pub(super) const DPORT: usize = 52;
+    pub(super) const SRC_PORT: usize = 50;
+    pub(super) const DST_PORT: usize = 52;
     pub(super) const SHIM: usize = 58;
     pub(super) const SHIM_LEN: usize = 60;
     pub(super) const INT: usize = 62;
@@ -47,12 +47,11 @@ mod field {
 }
 
 /// The part of a payload before the stack.
-type Fixed = [u8; field::STACK];
+type FixedPart = [u8; field::STACK];
 
-/// Fields that made the last report a common one. A report with equal fields is common too, with records of the same
-/// layout.
+/// The fields of a report that a template compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Template {
+struct ComparedFields {
     /// First word of the report.
     word: u32,
     /// EtherType, IP version and header length, type of service.
@@ -63,77 +62,82 @@ pub(crate) struct Template {
     int: u64,
     /// Instruction bitmap, or a value above 16 bits that matches none.
     bitmap: u32,
+}
+
+/// Fields that made the last report a common one. A report with equal fields is common too, with records of the same
+/// layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Template {
+    fields: ComparedFields,
     /// A UDP destination port without a special meaning.
     dst_port: u16,
-    /// Length of all records, and of the packet up to their end, bytes.
-    records: u16,
-    packet: u16,
+    /// Length of all records, bytes.
+    records_len: u16,
+    /// Length of the packet up to the end of the records, bytes.
+    packet_len: u16,
     /// Bit offset of the flags in the first word.
-    flags_at: u8,
+    flags_shift: u8,
     shape: u64,
 }
 
 impl Template {
     /// A template that matches no report.
     pub(crate) const NONE: Self = Self {
-        word: 0,
-        ip: 0,
-        fragment: 0,
-        int: 0,
-        bitmap: u32::MAX,
+        fields: ComparedFields {
+            word: 0,
+            ip: 0,
+            fragment: 0,
+            int: 0,
+            bitmap: u32::MAX,
+        },
         dst_port: 0,
-        records: 0,
-        packet: 0,
-        flags_at: 0,
+        records_len: 0,
+        packet_len: 0,
+        flags_shift: 0,
         shape: 0,
     };
 
     /// Returns the compared fields in little-endian order, which most machines load without a byte swap.
     #[inline(always)]
-    fn fields(fixed: &Fixed) -> (u32, u32, u32, u64, u32) {
-        (
-            u32::from_le_bytes(array_at(fixed, field::WORD)),
-            u32::from_le_bytes(array_at(fixed, field::ETHERTYPE)),
-            u32::from_le_bytes(array_at(fixed, field::FRAGMENT)),
-            u64::from_le_bytes(array_at(fixed, field::SHIM)),
-            u32::from(u16_at(fixed, field::BITMAP)),
-        )
+    fn compared_fields(fixed: &FixedPart) -> ComparedFields {
+        ComparedFields {
+            word: u32::from_le_bytes(array_at(fixed, field::WORD)),
+            ip: u32::from_le_bytes(array_at(fixed, field::ETHERTYPE)),
+            fragment: u32::from_le_bytes(array_at(fixed, field::FRAGMENT)),
+            int: u64::from_le_bytes(array_at(fixed, field::SHIM)),
+            bitmap: u32::from(u16_at(fixed, field::BITMAP)),
+        }
     }
 
     /// Returns whether a report has the same fields, ignoring the port.
     #[inline(always)]
-    fn is_like(&self, fixed: &Fixed) -> bool {
+    fn matches(&self, fixed: &FixedPart) -> bool {
         // Version, length, next protocol and metadata bits.
         const WORD: u32 = u32::from_le_bytes([0xff, 0xff, 0x80, 0]);
         // Everything except ECN.
         const IP: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0xfc]);
         const FRAGMENT: u32 = u32::from_le_bytes([0x1f, 0xff, 0, 0xff]);
         const INT: u64 = u64::from_le_bytes([0xff, 0, 0xff, 0, 0xf0 | REPLICA, 0, 0x1f, 0]);
-        let (word, ip, fragment, int, bitmap) = Self::fields(fixed);
+        let fields = Self::compared_fields(fixed);
         // One branch instead of five, because a difference is rare.
-        let small = (word ^ self.word) & WORD
-            | (ip ^ self.ip) & IP
-            | (fragment ^ self.fragment) & FRAGMENT
-            | (bitmap ^ self.bitmap);
-        (int ^ self.int) & INT | u64::from(small) == 0
+        let small_difference = (fields.word ^ self.fields.word) & WORD
+            | (fields.ip ^ self.fields.ip) & IP
+            | (fields.fragment ^ self.fields.fragment) & FRAGMENT
+            | (fields.bitmap ^ self.fields.bitmap);
+        (fields.int ^ self.fields.int) & INT | u64::from(small_difference) == 0
     }
 
     /// Creates the template of a report, or returns `None` if it is not a common one.
     #[inline(never)]
-    fn of(fixed: &Fixed, profile: &Profile, layouts: &mut Layouts) -> Option<Self> {
+    fn from_report(fixed: &FixedPart, profile: &Profile, layouts: &mut Layouts) -> Option<Self> {
         let records = (usize::from(fixed[field::SHIM_LEN]) * 4).checked_sub(field::STACK - field::SHIM)?;
-        let shape = examine(fixed, records, profile, layouts)?;
-        let (word, ip, fragment, int, bitmap) = Self::fields(fixed);
+        let shape = common_shape(fixed, records, profile, layouts)?;
         Some(Self {
-            word,
-            ip,
-            fragment,
-            int,
-            bitmap,
-            dst_port: u16_at(fixed, field::DPORT),
-            records: records as u16,
-            packet: (field::STACK - field::IP + records) as u16,
-            flags_at: if profile.dialect == Dialect::Onos { 12 } else { 6 },
+            fields: Self::compared_fields(fixed),
+            dst_port: u16_at(fixed, field::DST_PORT),
+            records_len: records as u16,
+            packet_len: (field::STACK - field::IP + records) as u16,
+            flags_shift: if profile.dialect == Dialect::Onos { 12 } else { 6 },
             shape,
         })
     }
@@ -147,14 +151,14 @@ pub(crate) fn read<'a>(
     latest: &mut Template,
 ) -> Option<Brief<'a>> {
     let (fixed, rest) = payload.split_first_chunk::<{ field::STACK }>()?;
-    if !latest.is_like(fixed) {
-        *latest = Template::of(fixed, profile, layouts)?;
+    if !latest.matches(fixed) {
+        *latest = Template::from_report(fixed, profile, layouts)?;
     }
     // Bytes after the packet's end are padding.
-    let records = rest.get(..usize::from(latest.records))?;
+    let records = rest.get(..usize::from(latest.records_len))?;
     let node_id = u32_at(fixed, field::SWITCH_ID);
-    let dst_port = u16_at(fixed, field::DPORT);
-    if u16_at(fixed, field::TOTAL_LEN) < latest.packet
+    let dst_port = u16_at(fixed, field::DST_PORT);
+    if u16_at(fixed, field::TOTAL_LEN) < latest.packet_len
         || node_id == u32::MAX
         || (dst_port != latest.dst_port && !is_ordinary(dst_port, profile))
     {
@@ -167,11 +171,11 @@ pub(crate) fn read<'a>(
         hw_id: (word & 0x3f) as u8,
         seq: u32_at(fixed, field::SEQ),
         ts: u32_at(fixed, field::INGRESS_TS),
-        flags: flags(word >> (latest.flags_at & 31)),
+        flags: flags(word >> (latest.flags_shift & 31)),
         flow: FlowKey::v4_words(
             u32_at(fixed, field::SRC),
             u32_at(fixed, field::DST),
-            Some((u16_at(fixed, field::SPORT), dst_port)),
+            Some((u16_at(fixed, field::SRC_PORT), dst_port)),
             UDP,
         ),
         hop_limit: fixed[field::TTL],
@@ -182,10 +186,12 @@ pub(crate) fn read<'a>(
     })
 }
 
-/// Reverses the three bits D, Q and F into [`Flags`] with a lookup table of eight octal digits.
+/// Reverses the three bits D, Q and F into [`Flags`].
 #[inline(always)]
 pub(super) fn flags(bits: u32) -> Flags {
-    Flags((0o73516240_u32 >> ((bits & 7) * 3) & 7) as u8)
+    /// Octal digit `i`, counted from the right, is `i` with its three bits reversed: a lookup table in one register.
+    const REVERSED: u32 = 0o7351_6240;
+    Flags((REVERSED >> ((bits & 7) * 3) & 7) as u8)
 }
 
 /// Returns whether this port marks neither INT nor a tunnel nor telemetry.
@@ -196,9 +202,9 @@ pub(super) fn is_ordinary(dst_port: u16, profile: &Profile) -> bool {
 
 /// Returns the shape of a common report, or `None` if it is not common.
 #[inline(never)]
-fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layouts) -> Option<u64> {
+fn common_shape(fixed: &FixedPart, records: usize, profile: &Profile, layouts: &mut Layouts) -> Option<u64> {
     let word = u32_at(fixed, field::WORD);
-    let common = (word >> 15 == PLAIN || is_generator(word, profile))
+    let is_common = (word >> 15 == PLAIN || is_generator(word, profile))
         && u16_at(fixed, field::ETHERTYPE) == IPV4
         && fixed[field::IP] == 0x45
         && fixed[field::PROTO] == UDP
@@ -207,8 +213,8 @@ fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layou
         && fixed[field::INT] & (0xf0 | REPLICA) == 1 << 4
         && profile.marks(fixed[field::TOS] >> 2)
         && profile.probe_marker.is_none()
-        && is_ordinary(u16_at(fixed, field::DPORT), profile);
-    if !common {
+        && is_ordinary(u16_at(fixed, field::DST_PORT), profile);
+    if !is_common {
         // Return before computing a layout, which would evict the cached one.
         return None;
     }

@@ -19,6 +19,8 @@ use crate::profile::{Dialect, Profile, TcpShim};
 const TYPE_1: u8 = 0x10;
 const ETHERNET: u8 = 3;
 const IPV4_INNER: u8 = 4;
+/// Offset two bytes before the IPv4 header of a common Report 1.0: after its header of 16 bytes, and 12 bytes of Ethernet.
+const V10_IP_OFFSET: usize = 28;
 /// F flag of Report 2.0.
 const FLOW: u8 = 0x20;
 
@@ -48,8 +50,8 @@ mod ip {
     pub(super) const SRC: usize = 14;
     pub(super) const DST: usize = 18;
     pub(super) const L4: usize = 22;
-    pub(super) const SPORT: usize = 22;
-    pub(super) const DPORT: usize = 24;
+    pub(super) const SRC_PORT: usize = 22;
+    pub(super) const DST_PORT: usize = 24;
     pub(super) const LEN: usize = 26;
 }
 
@@ -106,7 +108,7 @@ struct Fields {
 
 impl Fields {
     #[inline(always)]
-    fn of(head: &Head, packet: &Ip, shim: &Shim) -> Self {
+    fn from_headers(head: &Head, packet: &Ip, shim: &Shim) -> Self {
         Self {
             word: u32_at(head, head::WORD),
             types: u32_at(head, head::TYPES),
@@ -133,21 +135,21 @@ impl Fields {
 
     /// Returns whether the compared bits equal the expected ones. Never true if uncompared bits are expected.
     #[inline(always)]
-    fn are(&self, expected: &Self, compared: &Self) -> bool {
+    fn match_expected(&self, expected: &Self, compared: &Self) -> bool {
         // One branch instead of seven, because a difference is rare.
-        let small = self.word & compared.word ^ expected.word
+        let small_difference = self.word & compared.word ^ expected.word
             | self.types & compared.types ^ expected.types
             | self.main & compared.main ^ expected.main
             | self.ip & compared.ip ^ expected.ip
             | self.fragment & compared.fragment ^ expected.fragment
             | self.bitmap & compared.bitmap ^ expected.bitmap;
-        (self.int & compared.int ^ expected.int) | u64::from(small) == 0
+        (self.int & compared.int ^ expected.int) | u64::from(small_difference) == 0
     }
 }
 
 /// The positions of a report's headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place {
+struct HeaderOffsets {
     /// Offset two bytes before the IPv4 header.
     ip: u8,
     shim: u8,
@@ -160,16 +162,17 @@ struct Place {
 pub(crate) struct Template {
     expected: Fields,
     compared: Fields,
-    place: Place,
+    offsets: HeaderOffsets,
     version: Version,
     /// Bit offset of the flags in Report 1.0's first word.
-    flags_at: u8,
+    flags_shift: u8,
     proto: u8,
     /// A UDP destination port without a special meaning.
     dst_port: u16,
-    /// Length of all records, and of the packet up to their end, bytes.
-    records: u16,
-    packet: u16,
+    /// Length of all records, bytes.
+    records_len: u16,
+    /// Length of the packet up to the end of the records, bytes.
+    packet_len: u16,
     shape: u64,
 }
 
@@ -188,32 +191,36 @@ impl Template {
         Self {
             expected: Fields { int: 1, ..none },
             compared: none,
-            place: Place {
+            offsets: HeaderOffsets {
                 ip: 0,
                 shim: 0,
                 stack: 0,
             },
             version: Version::V20,
-            flags_at: 0,
+            flags_shift: 0,
             proto: 0,
             dst_port: 0,
-            records: 0,
-            packet: 0,
+            records_len: 0,
+            packet_len: 0,
             shape: 0,
         }
     };
 
     /// Creates the template of a report, or returns `None` if it is not a common one.
     #[inline(never)]
-    fn of(payload: &[u8], profile: &Profile, layouts: &mut Layouts) -> Option<Self> {
+    fn from_report(payload: &[u8], profile: &Profile, layouts: &mut Layouts) -> Option<Self> {
         let head = payload.first_chunk::<{ head::LEN }>()?;
-        let (version, ip_at, in_frame) = report(head, profile)?;
-        let packet = payload.get(ip_at..)?.first_chunk::<{ ip::LEN }>()?;
+        let ReportStart {
+            version,
+            ip_offset,
+            has_ethernet,
+        } = report_start(head, profile)?;
+        let packet = payload.get(ip_offset..)?.first_chunk::<{ ip::LEN }>()?;
         let proto = packet[ip::PROTO];
-        let shim_at = ip_at + ip::L4 + l4_len(packet, profile, in_frame)?;
-        let shim = payload.get(shim_at..)?.first_chunk::<{ field::LEN }>()?;
-        let int = stack(shim, profile, layouts)?;
-        let stack_at = shim_at + shim::LEN + int.header;
+        let shim_offset = ip_offset + ip::L4 + l4_len(packet, profile, has_ethernet)?;
+        let shim = payload.get(shim_offset..)?.first_chunk::<{ field::LEN }>()?;
+        let int = int_header(shim, profile, layouts)?;
+        let stack_offset = shim_offset + shim::LEN + int.header_len;
         let is_10 = version == Version::V10;
         let compared = Fields {
             word: if is_10 { mask::WORD_10 } else { mask::WORD_20 },
@@ -223,35 +230,47 @@ impl Template {
             } else {
                 0
             },
-            ip: if in_frame { mask::IP } else { mask::IP & 0xffff },
+            ip: if has_ethernet { mask::IP } else { mask::IP & 0xffff },
             fragment: mask::FRAGMENT,
             bitmap: int.bitmap,
             int: int.compared,
         };
         Some(Self {
-            expected: Fields::of(head, packet, shim).and(&compared),
+            expected: Fields::from_headers(head, packet, shim).and(&compared),
             compared,
-            place: Place {
-                ip: ip_at as u8,
-                shim: shim_at as u8,
-                stack: stack_at as u8,
+            offsets: HeaderOffsets {
+                ip: ip_offset as u8,
+                shim: shim_offset as u8,
+                stack: stack_offset as u8,
             },
             version,
-            flags_at: if profile.dialect == Dialect::Onos { 12 } else { 6 },
+            flags_shift: if profile.dialect == Dialect::Onos { 12 } else { 6 },
             proto,
-            dst_port: u16_at(packet, ip::DPORT),
-            records: int.records as u16,
-            packet: (stack_at - ip_at - ip::VERSION + int.records) as u16,
+            dst_port: u16_at(packet, ip::DST_PORT),
+            records_len: int.records_len as u16,
+            packet_len: (stack_offset - ip_offset - ip::VERSION + int.records_len) as u16,
             shape: int.shape,
         })
     }
 }
 
-/// Returns a common report's version, the offset two bytes before its IPv4 header, and whether it has an Ethernet header.
-fn report(head: &Head, profile: &Profile) -> Option<(Version, usize, bool)> {
+/// The part of a common report before its IPv4 header.
+struct ReportStart {
+    version: Version,
+    /// Offset two bytes before the IPv4 header.
+    ip_offset: usize,
+    has_ethernet: bool,
+}
+
+/// Parses the header of a report, or returns `None` if it is not a common one.
+fn report_start(head: &Head, profile: &Profile) -> Option<ReportStart> {
     let word = u32_at(head, head::WORD);
     if word >> 15 == PLAIN || is_generator(word, profile) {
-        return Some((Version::V10, 28, true));
+        return Some(ReportStart {
+            version: Version::V10,
+            ip_offset: V10_IP_OFFSET,
+            has_ethernet: true,
+        });
     }
     let types = head[head::TYPES];
     let main = if types & TYPE_1 != 0 {
@@ -259,100 +278,118 @@ fn report(head: &Head, profile: &Profile) -> Option<(Version, usize, bool)> {
     } else {
         0
     };
-    let in_frame = types & 0x0f == ETHERNET;
+    let has_ethernet = types & 0x0f == ETHERNET;
     // No main metadata, no domain; a tracked flow, not dropped, not from an intermediate node.
-    let common = word >> 28 == 2
+    let is_common = word >> 28 == 2
         && matches!(types & !TYPE_1, ETHERNET | IPV4_INNER)
         && u32_at(head, head::TYPES) & 0xffb0 == u32::from(FLOW)
         && (main == 0 || u32_at(head, head::MAIN) == 0);
-    let frame = if in_frame { crate::ethernet::HEADER_LEN } else { 0 };
-    common.then_some((Version::V20, 12 + main + frame - ip::VERSION, in_frame))
+    let frame = if has_ethernet {
+        crate::ethernet::HEADER_LEN
+    } else {
+        0
+    };
+    is_common.then_some(ReportStart {
+        version: Version::V20,
+        ip_offset: head::MAIN + main + frame - ip::VERSION,
+        has_ethernet,
+    })
 }
 
 /// Returns the length of the L4 header before the shim, or `None` if IPv4 or L4 headers are not common ones.
-fn l4_len(packet: &Ip, profile: &Profile, in_frame: bool) -> Option<usize> {
-    let common = (!in_frame || u16_at(packet, ip::ETHERTYPE) == IPV4)
+fn l4_len(packet: &Ip, profile: &Profile, has_ethernet: bool) -> Option<usize> {
+    let is_common = (!has_ethernet || u16_at(packet, ip::ETHERTYPE) == IPV4)
         && packet[ip::VERSION] == 0x45
         && u16_at(packet, ip::FRAGMENT) & 0x1fff == 0
         && profile.marks(packet[ip::TOS] >> 2)
         && profile.probe_marker.is_none();
     match packet[ip::PROTO] {
-        UDP if common && is_ordinary(u16_at(packet, ip::DPORT), profile) => Some(8),
-        TCP if common && profile.tcp_shim == TcpShim::AfterFixed => Some(20),
+        UDP if is_common && is_ordinary(u16_at(packet, ip::DST_PORT), profile) => Some(8),
+        TCP if is_common && profile.tcp_shim == TcpShim::AfterFixed => Some(20),
         _ => None,
     }
 }
 
 /// The INT header of a common report.
 struct IntHeader {
-    /// Length of the header, and of all records, bytes.
-    header: usize,
-    records: usize,
+    /// Length of the header, bytes.
+    header_len: usize,
+    /// Length of all records, bytes.
+    records_len: usize,
     shape: u64,
     bitmap: u32,
     compared: u64,
 }
 
 /// Parses shim and INT header, or returns `None` if they are not common ones.
-fn stack(shim: &Shim, profile: &Profile, layouts: &mut Layouts) -> Option<IntHeader> {
+fn int_header(shim: &Shim, profile: &Profile, layouts: &mut Layouts) -> Option<IntHeader> {
     let hop_ml = shim[field::HOP_ML] & 0x1f;
     let bitmap = u16_at(shim, field::BITMAP);
     let version = shim[field::INT] >> 4;
-    let (int, shaped) = if shim[field::SHIM] == 0x01 && version == 1 && shim[field::INT] & REPLICA == 0 {
+    let (int, shaped_layout) = if shim[field::SHIM] == 0x01 && version == 1 && shim[field::INT] & REPLICA == 0
+    {
         let length = (usize::from(shim[field::LENGTH_10]) * 4).checked_sub(shim::LEN + header::LEN_1)?;
         let words = Layout::words_10(bitmap, hop_ml, length / 4, profile.dialect);
-        let shaped = layouts.int_10_shaped(bitmap, words, profile.dialect)?;
-        let header = header::LEN_1;
+        let shaped_layout = layouts.int_10_shaped(bitmap, words, profile.dialect)?;
+        let header_len = header::LEN_1;
         let compared = mask::INT_10;
         (
             IntHeader {
-                header,
-                records: length,
+                header_len,
+                records_len: length,
                 shape: 0,
                 bitmap: mask::BITMAP_10,
                 compared,
             },
-            shaped,
+            shaped_layout,
         )
     } else {
         // NPT 0 (original DSCP), no SF-INT, no domain.
-        let common = shim[field::SHIM] >> 2 == 1 << 2
+        let is_common = shim[field::SHIM] >> 2 == 1 << 2
             && version == 2
             && !sf::is_set(u16_at(shim, field::INT))
             && u16_at(shim, field::DS_ID) == 0;
         let length = (usize::from(shim[field::LENGTH_2]) * 4).checked_sub(header::LEN_2)?;
-        let shaped = layouts.int_2_shaped(bitmap, hop_ml).filter(|_| common)?;
-        let header = header::LEN_2;
+        let shaped_layout = layouts.int_2_shaped(bitmap, hop_ml).filter(|_| is_common)?;
+        let header_len = header::LEN_2;
         let compared = mask::INT_2;
         (
             IntHeader {
-                header,
-                records: length,
+                header_len,
+                records_len: length,
                 shape: 0,
                 bitmap: mask::BITMAP_2,
                 compared,
             },
-            shaped,
+            shaped_layout,
         )
     };
-    let (shape, layout) = shaped;
-    let whole = layout.records(int.records / 4) * layout.len() == int.records;
-    whole.then_some(IntHeader { shape, ..int })
+    let (shape, layout) = shaped_layout;
+    let are_whole_records = layout.records(int.records_len / 4) * layout.len() == int.records_len;
+    are_whole_records.then_some(IntHeader { shape, ..int })
+}
+
+/// The headers of a common report.
+#[derive(Clone, Copy)]
+struct CommonHeaders<'a> {
+    head: &'a Head,
+    packet: &'a Ip,
+    shim: &'a Shim,
 }
 
 /// Returns the headers at a template's positions.
 #[inline(always)]
-fn split(payload: &[u8], place: Place) -> Option<(&Head, &Ip, &Shim)> {
-    Some((
-        payload.first_chunk()?,
-        payload.get(usize::from(place.ip)..)?.first_chunk()?,
-        payload.get(usize::from(place.shim)..)?.first_chunk()?,
-    ))
+fn split_headers(payload: &[u8], offsets: HeaderOffsets) -> Option<CommonHeaders<'_>> {
+    Some(CommonHeaders {
+        head: payload.first_chunk()?,
+        packet: payload.get(usize::from(offsets.ip)..)?.first_chunk()?,
+        shim: payload.get(usize::from(offsets.shim)..)?.first_chunk()?,
+    })
 }
 
 /// Returns whether a datagram has a single Report 2.0 of the length in its header.
 #[inline(always)]
-fn is_alone(payload: &[u8], head: &Head) -> bool {
+fn is_only_report(payload: &[u8], head: &Head) -> bool {
     let words = head[head::REPORT_LENGTH];
     let end = head::MAIN + usize::from(words) * 4;
     if words == TO_THE_END {
@@ -369,20 +406,21 @@ pub(crate) fn read<'a>(
     layouts: &mut Layouts,
     latest: &mut Template,
 ) -> Option<Brief<'a>> {
-    let mut parts = split(payload, latest.place);
-    let is_like_latest = parts.is_some_and(|(head, packet, shim)| {
-        Fields::of(head, packet, shim).are(&latest.expected, &latest.compared)
+    let mut headers = split_headers(payload, latest.offsets);
+    let is_like_latest = headers.is_some_and(|headers| {
+        Fields::from_headers(headers.head, headers.packet, headers.shim)
+            .match_expected(&latest.expected, &latest.compared)
     });
     if !is_like_latest {
-        *latest = Template::of(payload, profile, layouts)?;
-        parts = split(payload, latest.place);
+        *latest = Template::from_report(payload, profile, layouts)?;
+        headers = split_headers(payload, latest.offsets);
     }
-    let (head, packet, shim) = parts?;
-    let at = usize::from(latest.place.stack);
-    let records = payload.get(at..at + usize::from(latest.records))?;
+    let CommonHeaders { head, packet, shim } = headers?;
+    let stack = usize::from(latest.offsets.stack);
+    let records = payload.get(stack..stack + usize::from(latest.records_len))?;
     let node_id = u32_at(head, head::NODE_ID);
-    let dst_port = u16_at(packet, ip::DPORT);
-    if u16_at(packet, ip::TOTAL_LEN) < latest.packet
+    let dst_port = u16_at(packet, ip::DST_PORT);
+    if u16_at(packet, ip::TOTAL_LEN) < latest.packet_len
         || node_id == u32::MAX
         || (dst_port != latest.dst_port && latest.proto == UDP && !is_ordinary(dst_port, profile))
     {
@@ -391,15 +429,15 @@ pub(crate) fn read<'a>(
     let flow = FlowKey::v4_words(
         u32_at(packet, ip::SRC),
         u32_at(packet, ip::DST),
-        Some((u16_at(packet, ip::SPORT), dst_port)),
+        Some((u16_at(packet, ip::SRC_PORT), dst_port)),
         latest.proto,
     );
     let word = u32_at(head, head::WORD);
     let (flags, hw_id, seq, ts, int_flags);
     if latest.version == Version::V10 {
-        (flags, hw_id) = (self::flags(word >> (latest.flags_at & 31)), word & 0x3f);
+        (flags, hw_id) = (self::flags(word >> (latest.flags_shift & 31)), word & 0x3f);
         (seq, ts) = (u32_at(head, head::SEQ), u32_at(head, head::INGRESS_TS));
-    } else if is_alone(payload, head) {
+    } else if is_only_report(payload, head) {
         // D and I are not set, Q may be.
         flags = Flags(Flags::FLOW.0 | head[head::TYPES + 3] >> 5 & Flags::QUEUE.0);
         (hw_id, seq, ts) = (word >> 22 & 0x3f, word & 0x003f_ffff, 0);

@@ -33,9 +33,9 @@ pub struct Decoder {
     profile: Profile,
     layouts: Layouts,
     /// Template for the method [`brief`](Self::brief).
-    look: brief::Template,
+    brief: brief::Template,
     /// Template for the method [`brief_any`](Self::brief_any).
-    any: brief_any::Template,
+    brief_any: brief_any::Template,
     /// Template for the method [`single`](Self::single).
     single: single::Template,
 }
@@ -46,8 +46,8 @@ impl Decoder {
         Self {
             profile,
             layouts: Layouts::new(),
-            look: brief::Template::NONE,
-            any: brief_any::Template::NONE,
+            brief: brief::Template::NONE,
+            brief_any: brief_any::Template::NONE,
             single: single::Template::NONE,
         }
     }
@@ -61,14 +61,14 @@ impl Decoder {
     /// values that [`Decoder::reports`] would return. `None` means only that the fast path does not apply.
     #[inline(always)]
     pub fn brief<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
-        brief::read(payload, &self.profile, &mut self.layouts, &mut self.look)
+        brief::read(payload, &self.profile, &mut self.layouts, &mut self.brief)
     }
 
     /// Like [`brief`](Self::brief) for all kinds of single common reports: 1.0 or 2.0, UDP or TCP, with or without
     /// Ethernet, INT 1.0 or 2.x. Takes about ten nanoseconds more.
     #[inline(always)]
     pub fn brief_any<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
-        brief_any::read(payload, &self.profile, &mut self.layouts, &mut self.any)
+        brief_any::read(payload, &self.profile, &mut self.layouts, &mut self.brief_any)
     }
 
     /// Returns the layout for a shape from [`Decoder::brief`] or [`Decoder::brief_any`].
@@ -244,14 +244,14 @@ fn generator_version(payload: &[u8]) -> Version {
     let ethertype_05 = V05_KINDS
         .get(kind)
         .and_then(|header| try_u16(payload, header + 12));
-    let as_05 = matches!(ethertype_05, Some(IPV4 | IPV6 | VLAN));
-    let as_10 = matches!(try_u16(payload, 16 + 12), Some(IPV4 | IPV6 | VLAN));
-    let ip_10 = payload
+    let is_05_plausible = matches!(ethertype_05, Some(IPV4 | IPV6 | VLAN));
+    let is_10_plausible = matches!(try_u16(payload, 16 + 12), Some(IPV4 | IPV6 | VLAN));
+    let has_ip_in_10 = payload
         .get(16 + 14)
         .is_some_and(|first| matches!(first >> 4, 4 | 6));
-    match (as_05, as_10) {
+    match (is_05_plausible, is_10_plausible) {
         // The IP length of a Report 0.5 is where a Report 1.0 has its EtherType, and may look like one.
-        (true, true) if ip_10 => Version::V10,
+        (true, true) if has_ip_in_10 => Version::V10,
         (true, _) => Version::V05,
         (false, true) => Version::V10,
         // Truncated too early to decide. The generator's Report 1.0 has length 1.
@@ -288,8 +288,8 @@ pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
         is_announced,
     } = peeked;
     peek.flow = fast_path::flow(packet, profile).or_else(|| walk_flow(packet, profile));
-    let by_flow = peek.flow.is_some() && (is_announced || packet.first == FirstHeader::Ethernet);
-    if is_certain || by_flow {
+    let is_proven_by_flow = peek.flow.is_some() && (is_announced || packet.first == FirstHeader::Ethernet);
+    if is_certain || is_proven_by_flow {
         Ok(peek)
     } else {
         peek_by_reading(payload, profile, Some(peek))
@@ -349,7 +349,7 @@ fn walk_flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
 fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> Result<Peek, Refusal> {
     let mut decoder = Decoder::new(*profile);
     let mut report = Report::EMPTY;
-    let mut refused = Refusal::EmptyGroup;
+    let mut last_refusal = Refusal::EmptyGroup;
     let mut reports = decoder.reports(payload);
     while let Some(result) = reports.read(&mut report) {
         match result {
@@ -373,20 +373,22 @@ fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> R
                 });
             }
             // If nothing after it can be parsed, this is the final result.
-            Err(refusal) if refusal.is_undefined() || refusal == Refusal::NotAReport => refused = refusal,
+            Err(refusal) if refusal.is_undefined() || refusal == Refusal::NotAReport => {
+                last_refusal = refusal
+            }
             Err(refusal) if !refusal.counts_number() => {
                 return Err(refusal);
             }
             Err(refusal) => return header.ok_or(refusal),
         }
     }
-    Err(refused)
+    Err(last_refusal)
 }
 
 /// Returns whether a UDP payload in a report, possibly truncated, consists of reports.
 #[cold]
 #[inline(never)]
-pub(super) fn is_one(payload: &[u8], profile: &Profile) -> bool {
+pub(super) fn is_report(payload: &[u8], profile: &Profile) -> bool {
     // Without telemetry ports, so that a report inside it is parsed like any other packet.
     let profile = Profile {
         telemetry_ports: TelemetryPorts::NONE,

@@ -14,7 +14,7 @@ use crate::profile::{Profile, TcpShim};
 use crate::vxlan;
 
 /// Length of the shortest packet accepted here: up to a UDP header, a shim and an INT 1.0 header.
-const MIN: usize = field::L4 + 8 + shim::LEN + header::LEN_1;
+const MIN_LEN: usize = field::L4 + 8 + shim::LEN + header::LEN_1;
 
 mod field {
     // Offsets from the Ethernet header.
@@ -30,52 +30,61 @@ mod field {
     pub(super) const SRC: usize = 12;
     pub(super) const DST: usize = 16;
     pub(super) const L4: usize = 20;
-    pub(super) const SPORT: usize = 20;
-    pub(super) const DPORT: usize = 22;
+    pub(super) const SRC_PORT: usize = 20;
+    pub(super) const DST_PORT: usize = 22;
 }
 
 /// Parses the packet in a report. Returns `false`, with nothing written, if the fast path does not apply.
 #[inline(always)]
-pub(crate) fn inside<'a>(
+pub(crate) fn read_inner<'a>(
     report: &mut Report<'a>,
-    inside: InnerPacket<'a>,
+    inner: InnerPacket<'a>,
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> bool {
-    let Some(start) = Start::of(inside, profile) else {
+    let Some(packet) = CommonPacket::new(inner, profile) else {
         return false;
     };
-    let Some((dst_port, end)) = start.int(&mut report.int, profile, layouts) else {
+    let Some((dst_port, end)) = packet.int(&mut report.int, profile, layouts) else {
         return false;
     };
-    report.flow = Some(start.flow(dst_port));
-    report.hop_limit = Some(start.head[field::TTL]);
-    let ip = if inside.first == FirstHeader::Ethernet {
+    report.flow = Some(packet.flow(dst_port));
+    report.hop_limit = Some(packet.head[field::TTL]);
+    let ip = if inner.first == FirstHeader::Ethernet {
         field::IP
     } else {
         0
     };
-    report.places = Places::plain(inside.packet, ip, ip + end);
+    report.places = Places::plain(inner.packet, ip, ip + end);
     true
 }
 
 /// Parses only the flow, or returns `None` if the fast path does not apply.
 #[inline(always)]
-pub(crate) fn flow(inside: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
-    let start = Start::of(inside, profile)?;
-    if start.bytes[start.shim] == 0x01 {
-        return start.is_dscp_10(profile).then(|| start.flow(start.dst_port));
+pub(crate) fn flow(inner: InnerPacket<'_>, profile: &Profile) -> Option<FlowKey> {
+    let packet = CommonPacket::new(inner, profile)?;
+    if packet.bytes[packet.shim] == 0x01 {
+        return packet.is_dscp_10(profile).then(|| packet.flow(packet.dst_port));
     }
-    let (_, _, dst_port) = start.shim_2(profile)?;
-    Some(start.flow(dst_port))
+    Some(packet.flow(packet.int_2(profile)?.dst_port))
+}
+
+/// INT 2.x in a common packet, by offsets from the IPv4 header.
+struct Int2Extent {
+    /// Offset of the INT metadata header.
+    header: usize,
+    /// Offset after INT.
+    end: usize,
+    /// The packet's original destination port.
+    dst_port: u16,
 }
 
 /// A packet with the common headers.
-struct Start<'a> {
+struct CommonPacket<'a> {
     /// Bytes from the IPv4 header to the packet's end.
     bytes: &'a [u8],
     /// The same bytes up to the shortest packet's end; reads at constant offsets need no bounds checks.
-    head: &'a [u8; MIN],
+    head: &'a [u8; MIN_LEN],
     /// Offset of the shim from the IPv4 header.
     shim: usize,
     dst_port: u16,
@@ -83,17 +92,17 @@ struct Start<'a> {
     proto: u8,
 }
 
-impl<'a> Start<'a> {
+impl<'a> CommonPacket<'a> {
     #[inline(always)]
-    fn of(inside: InnerPacket<'a>, profile: &Profile) -> Option<Self> {
-        let packet = match inside.first {
-            FirstHeader::Ethernet if try_u16(inside.packet, field::ETHERTYPE) == Some(IPV4) => {
-                inside.packet.get(field::IP..)?
+    fn new(inner: InnerPacket<'a>, profile: &Profile) -> Option<Self> {
+        let packet = match inner.first {
+            FirstHeader::Ethernet if try_u16(inner.packet, field::ETHERTYPE) == Some(IPV4) => {
+                inner.packet.get(field::IP..)?
             }
-            FirstHeader::Ipv4 => inside.packet,
+            FirstHeader::Ipv4 => inner.packet,
             _ => return None,
         };
-        let head = packet.first_chunk::<MIN>().filter(|_| inside.find_int)?;
+        let head = packet.first_chunk::<MIN_LEN>().filter(|_| inner.find_int)?;
         let total = usize::from(u16_at(head, field::TOTAL_LEN));
         let proto = head[field::PROTO];
         let l4_len = match proto {
@@ -101,17 +110,17 @@ impl<'a> Start<'a> {
             TCP if profile.tcp_shim == TcpShim::AfterFixed => 20,
             _ => return None,
         };
-        let common = head[field::VERSION_IHL] == 0x45
+        let is_common = head[field::VERSION_IHL] == 0x45
             && u16_at(head, field::FRAGMENT) & 0x1fff == 0
             && profile.probe_marker.is_none()
-            && total >= MIN;
+            && total >= MIN_LEN;
         let bytes = packet.get(..total).unwrap_or(packet);
         let shim = field::L4 + l4_len;
-        let dst_port = u16_at(head, field::DPORT);
+        let dst_port = u16_at(head, field::DST_PORT);
         let dscp = head[field::TOS] >> 2;
-        let plain = proto == TCP || is_plain(dst_port, profile);
-        let whole = bytes.len() >= shim + shim::LEN + header::LEN_1;
-        (common && plain && whole).then_some(Self {
+        let is_plain_port = proto == TCP || is_plain(dst_port, profile);
+        let has_int_header = bytes.len() >= shim + shim::LEN + header::LEN_1;
+        (is_common && is_plain_port && has_int_header).then_some(Self {
             bytes,
             head,
             shim,
@@ -127,7 +136,7 @@ impl<'a> Start<'a> {
         FlowKey::v4_words(
             src,
             dst,
-            Some((u16_at(self.head, field::SPORT), dst_port)),
+            Some((u16_at(self.head, field::SRC_PORT), dst_port)),
             self.proto,
         )
     }
@@ -141,9 +150,9 @@ impl<'a> Start<'a> {
         is_10 && profile.marks(self.dscp)
     }
 
-    /// Returns the start and end of INT 2.x, and the original destination port.
+    /// Returns the extent of INT 2.x, or `None` if there is none in the common form.
     #[inline(always)]
-    fn shim_2(&self, profile: &Profile) -> Option<(usize, usize, u16)> {
+    fn int_2(&self, profile: &Profile) -> Option<Int2Extent> {
         let bytes = self.bytes;
         let shim = self.shim;
         let header = shim + shim::LEN;
@@ -157,7 +166,11 @@ impl<'a> Start<'a> {
             0 if profile.marks(self.dscp) => Some(self.dst_port),
             _ => None,
         }
-        .map(|dst_port| (header, end, dst_port))
+        .map(|dst_port| Int2Extent {
+            header,
+            end,
+            dst_port,
+        })
     }
 
     /// Parses INT into `out`. Returns the packet's original destination port, and the offset behind INT from the IPv4 header.
@@ -183,7 +196,11 @@ impl<'a> Start<'a> {
                 .ok()
                 .map(|()| (self.dst_port, end));
         }
-        let (header, end, dst_port) = self.shim_2(profile)?;
+        let Int2Extent {
+            header,
+            end,
+            dst_port,
+        } = self.int_2(profile)?;
         let bytes = self.bytes.get(header..end)?;
         header::read_2(out, bytes, carrier, layouts)
             .ok()

@@ -758,7 +758,7 @@ pub(crate) fn inside<'a>(
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
-    if fast_path::inside(report, inside, profile, layouts) {
+    if fast_path::read_inner(report, inside, profile, layouts) {
         return Ok(());
     }
     walk_inside(report, inside, profile, layouts)
@@ -793,7 +793,7 @@ fn walk_inside<'a>(
     }
     // INT of reports would be reported endlessly (ruling j). A drop or a queue event happens only once.
     match nested.filter(|_| !report.is_of_loss_or_queue()) {
-        Some(payload) if decoder::is_one(payload, profile) => {
+        Some(payload) if decoder::is_report(payload, profile) => {
             report.annotations = annotations;
             leave_out_nested(report)
         }

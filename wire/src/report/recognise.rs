@@ -1,5 +1,5 @@
-//! Tells reports from other protocols on a report port. Many protocols' datagrams begin with a version nibble of 0, 1 or 2,
-//! so a report must contain something recognizable (`docs/reference/wire-formats.md`, section 2.5).
+//! Distinguishes telemetry reports from other protocols on a report port. Many protocols' datagrams begin with a version
+//! nibble of 0, 1 or 2, so a report must contain something recognizable (`docs/reference/wire-formats.md`, section 2.5).
 
 use super::{FirstHeader, Flags, InnerPacket, Report, Version};
 use crate::bytes::{try_u16, try_u32, u16_at};
@@ -7,23 +7,31 @@ use crate::ethernet;
 use crate::ethernet::ethertype::{self, ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST};
 use crate::refusal::Refusal;
 
+/// Length of an IPv4 header without options, bytes.
+const IPV4_HEADER_LEN: usize = 20;
+/// Length of the IPv6 header, bytes.
+const IPV6_HEADER_LEN: usize = 40;
+
 /// Detects flow-export formats (sFlow, NetFlow, IPFIX), whose version numbers look like a Report 0.5 without flags.
 #[cold]
 pub(super) fn flow_format(payload: &[u8]) -> Option<Refusal> {
-    const NETFLOW_5: usize = 24;
+    const NETFLOW_5_HEADER: usize = 24;
     const NETFLOW_5_RECORD: usize = 48;
-    const NETFLOW_9: usize = 20;
+    const NETFLOW_9_HEADER: usize = 20;
+    /// Length of a FlowSet without records: ID and length.
+    const MIN_FLOW_SET: usize = 4;
     let version = try_u16(payload, 0)?;
+    // The count of records in NetFlow, the lower half of the version in sFlow, the length of the message in IPFIX.
     let count = usize::from(try_u16(payload, 2)?);
     match (version, count) {
         (0, 5) if is_sflow(payload) == Some(true) => Some(Refusal::Sflow),
-        (5, 1..) if payload.len() == NETFLOW_5 + NETFLOW_5_RECORD * count => Some(Refusal::NetflowV5),
+        (5, 1..) if payload.len() == NETFLOW_5_HEADER + NETFLOW_5_RECORD * count => Some(Refusal::NetflowV5),
         (9, 1..) => {
-            let room = payload.len().checked_sub(NETFLOW_9)?;
-            let first = usize::from(try_u16(payload, NETFLOW_9 + 2)?);
-            (count <= room / 4 && (4..=room).contains(&first)).then_some(Refusal::NetflowV9)
+            let body_len = payload.len().checked_sub(NETFLOW_9_HEADER)?;
+            let flow_set_len = usize::from(try_u16(payload, NETFLOW_9_HEADER + 2)?);
+            (count <= body_len / MIN_FLOW_SET && (MIN_FLOW_SET..=body_len).contains(&flow_set_len))
+                .then_some(Refusal::NetflowV9)
         }
-        // For IPFIX, this is the length of the message.
         (10, length) if length == payload.len() => Some(Refusal::Ipfix),
         _ => None,
     }
@@ -32,42 +40,70 @@ pub(super) fn flow_format(payload: &[u8]) -> Option<Refusal> {
 /// Returns whether a datagram that begins with sFlow's version is sFlow: the agent's address type and the sample sizes must
 /// fit.
 fn is_sflow(payload: &[u8]) -> Option<bool> {
+    /// Address types of the sFlow version 5 datagram.
+    const AGENT_IPV4: u32 = 1;
+    const AGENT_IPV6: u32 = 2;
     /// Length of a sample's type and length fields, bytes.
-    const SAMPLE: usize = 8;
-    let header = match try_u32(payload, 4)? {
-        // 1: the agent has an IPv4 address; 2: IPv6.
-        1 => 28,
-        2 => 40,
+    const SAMPLE_HEADER: usize = 8;
+    let header_len = match try_u32(payload, 4)? {
+        AGENT_IPV4 => 28,
+        AGENT_IPV6 => 40,
         _ => return None,
     };
-    let samples = try_u32(payload, header - 4)? as usize;
-    let rest = payload.len() - header;
-    if samples == 0 {
-        return Some(rest == 0);
+    let sample_count = try_u32(payload, header_len - 4)? as usize;
+    let samples_len = payload.len() - header_len;
+    if sample_count == 0 {
+        return Some(samples_len == 0);
     }
-    let first = try_u32(payload, header + 4)? as usize;
-    Some(samples <= rest / SAMPLE && first <= rest - SAMPLE)
+    let first_sample_len = try_u32(payload, header_len + 4)? as usize;
+    Some(sample_count <= samples_len / SAMPLE_HEADER && first_sample_len <= samples_len - SAMPLE_HEADER)
 }
 
-/// Returns whether the parsed packet is insufficient evidence: neither INT, nor a flow announced by an EtherType. Without
-/// an EtherType, the version nibble of an IP header alone makes a parser see a flow.
+/// Returns whether the parsed packet is insufficient evidence for a report, so that its header must be examined: it has
+/// neither INT, nor a flow announced by an EtherType. Without an EtherType, the version nibble of an IP header alone makes a
+/// parser see a flow.
 #[inline(always)]
-pub(super) fn is_doubtful(report: &Report<'_>, packet: InnerPacket<'_>) -> bool {
+pub(super) fn needs_more_evidence(report: &Report<'_>, packet: InnerPacket<'_>) -> bool {
     report.int.is_none() && (report.flow.is_none() || packet.first != FirstHeader::Ethernet)
 }
 
-/// Splits the result of parsing: the inner result tells whether the report is nested. That counts only if the report around
-/// it is accepted.
-#[inline(always)]
-pub(super) fn nested(read: Result<(), Refusal>) -> Result<Result<(), Refusal>, Refusal> {
-    match read {
-        Err(Refusal::Nested) => Ok(Err(Refusal::Nested)),
-        read => read.map(Ok),
+/// Whether the packet in a report is itself a report about telemetry, which would be reported endlessly. That counts only if
+/// the report around it is accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Nesting {
+    NotNested,
+    Nested,
+}
+
+impl Nesting {
+    /// Separates [`Refusal::Nested`] from the other results of parsing the packet in a report.
+    ///
+    /// # Errors
+    /// All other refusals.
+    #[inline(always)]
+    pub(super) fn of_packet(parsed: Result<(), Refusal>) -> Result<Self, Refusal> {
+        match parsed {
+            Ok(()) => Ok(Self::NotNested),
+            Err(Refusal::Nested) => Ok(Self::Nested),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Refuses a nested report.
+    ///
+    /// # Errors
+    /// [`Refusal::Nested`].
+    #[inline(always)]
+    pub(super) fn refuse_nested(self) -> Result<(), Refusal> {
+        match self {
+            Self::NotNested => Ok(()),
+            Self::Nested => Err(Refusal::Nested),
+        }
     }
 }
 
-/// A doubtful Report 0.5 or 1.0.
-pub(super) struct Single<'a> {
+/// The evidence in a Report 0.5 or 1.0 whose packet proves nothing.
+pub(super) struct UngroupedEvidence<'a> {
     pub(super) version: Version,
     pub(super) payload: &'a [u8],
     pub(super) packet: InnerPacket<'a>,
@@ -76,14 +112,14 @@ pub(super) struct Single<'a> {
     /// The header has a node field: all reports except Report 0.5 without drop or local header.
     pub(super) has_node: bool,
     /// All reserved bits of the header are 0.
-    pub(super) reserved_clear: bool,
+    pub(super) is_reserved_zero: bool,
     /// The padding of a drop header, if there is one, is 0 too.
-    pub(super) padding_clear: bool,
+    pub(super) is_padding_zero: bool,
     /// The reporter added its own metadata.
-    pub(super) measured: bool,
+    pub(super) has_metadata: bool,
 }
 
-impl Single<'_> {
+impl UngroupedEvidence<'_> {
     /// Accepts the report if its contents prove that it is one.
     ///
     /// # Errors
@@ -91,10 +127,10 @@ impl Single<'_> {
     #[cold]
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let is_report = self.flags != Flags::default()
-            && self.reserved_clear
-            && (self.packet.first == FirstHeader::Ethernet && is_known(&self.packet)
-                || self.padding_clear
-                    && self.is_plausible()
+            && self.is_reserved_zero
+            && (self.packet.first == FirstHeader::Ethernet && has_known_header(&self.packet)
+                || self.is_padding_zero
+                    && self.has_plausible_contents()
                     && !is_dns(self.payload)
                     && !(self.version == Version::V05 && is_radius(self.payload))
                     && !(self.version == Version::V10 && is_ntp(self.payload)));
@@ -105,56 +141,59 @@ impl Single<'_> {
         }
     }
 
-    fn is_plausible(&self) -> bool {
-        self.has_flow || is_llc(&self.packet) || self.has_node && (is_cut(&self.packet) || self.is_packet())
+    fn has_plausible_contents(&self) -> bool {
+        self.has_flow
+            || has_llc_header(&self.packet)
+            || self.has_node && (ends_in_first_header(&self.packet) || self.has_plausible_packet())
     }
 
-    fn is_packet(&self) -> bool {
+    fn has_plausible_packet(&self) -> bool {
         match self.packet.first {
             // A packet may have been dropped because of its addresses.
-            FirstHeader::Ethernet if self.flags.contains(Flags::DROP) => is_whole_frame(&self.packet),
-            FirstHeader::Ethernet => has_source(&self.packet),
+            FirstHeader::Ethernet if self.flags.contains(Flags::DROP) => has_ethernet_header(&self.packet),
+            FirstHeader::Ethernet => has_unicast_source(&self.packet),
             // A packet may have been dropped because of its IP version.
-            _ => is_known(&self.packet) || self.measured && self.flags.contains(Flags::DROP),
+            _ => has_known_header(&self.packet) || self.has_metadata && self.flags.contains(Flags::DROP),
         }
     }
 }
 
-/// A doubtful individual report of Report 2.0.
-pub(super) struct Grouped<'a> {
+/// The evidence in an individual report of Report 2.0 whose packet proves nothing.
+pub(super) struct IndividualEvidence<'a> {
     pub(super) inner_type: u8,
     pub(super) packet: InnerPacket<'a>,
     pub(super) has_flow: bool,
     /// The inner contents are complete and not empty.
     pub(super) has_contents: bool,
     /// D, Q, F or I is set.
-    pub(super) flagged: bool,
+    pub(super) has_flags: bool,
     /// The bits after the flags are 0.
-    pub(super) reserved_clear: bool,
+    pub(super) is_reserved_zero: bool,
     /// The reporter added its own metadata.
-    pub(super) measured: bool,
+    pub(super) has_metadata: bool,
     /// The main metadata has contents: words of metadata or of a domain, or flags.
-    pub(super) has_main: bool,
+    pub(super) has_main_metadata: bool,
 }
 
-impl Grouped<'_> {
+impl IndividualEvidence<'_> {
     /// Accepts the report if its contents prove that it is one.
     ///
     /// # Errors
     /// [`Refusal::NotAReport`] if they do not.
     #[cold]
     pub(super) fn check(&self) -> Result<(), Refusal> {
-        let announced = self.measured || self.flagged && self.reserved_clear;
+        let is_announced = self.has_metadata || self.has_flags && self.is_reserved_zero;
         let is_report = match (self.inner_type, self.packet.first) {
-            (0, _) => self.has_main,
+            (0, _) => self.has_main_metadata,
             (_, FirstHeader::Nothing) => {
-                self.reserved_clear && (self.has_main || self.has_contents && self.flagged)
+                self.is_reserved_zero && (self.has_main_metadata || self.has_contents && self.has_flags)
             }
             (_, FirstHeader::Ethernet) => {
-                self.measured || announced && (is_known(&self.packet) || is_llc(&self.packet))
+                self.has_metadata
+                    || is_announced && (has_known_header(&self.packet) || has_llc_header(&self.packet))
             }
-            _ if self.has_flow => self.measured || self.reserved_clear,
-            _ => announced && is_known(&self.packet),
+            _ if self.has_flow => self.has_metadata || self.is_reserved_zero,
+            _ => is_announced && has_known_header(&self.packet),
         };
         if is_report {
             Ok(())
@@ -166,21 +205,21 @@ impl Grouped<'_> {
     /// Returns whether a report with an unrecognizable packet is acceptable because the lengths in its datagram are
     /// consistent: the packet is whatever a host sent.
     #[cold]
-    pub(super) fn is_sound(&self) -> bool {
-        let is_packet = match self.packet.first {
+    pub(super) fn has_consistent_lengths(&self) -> bool {
+        let has_packet = match self.packet.first {
             FirstHeader::Nothing => false,
-            FirstHeader::Ethernet => is_whole_frame(&self.packet),
-            _ => self.measured,
+            FirstHeader::Ethernet => has_ethernet_header(&self.packet),
+            _ => self.has_metadata,
         };
-        self.flagged && self.reserved_clear && is_packet
+        self.has_flags && self.is_reserved_zero && has_packet
     }
 }
 
 /// Returns whether the packet begins with a recognizable header, although no IP header was parsed.
-fn is_known(packet: &InnerPacket<'_>) -> bool {
+fn has_known_header(packet: &InnerPacket<'_>) -> bool {
     let version = packet.packet.first().map(|first| first >> 4);
     match packet.first {
-        FirstHeader::Ethernet => try_u16(packet.packet, 12).is_some_and(is_ethertype),
+        FirstHeader::Ethernet => try_u16(packet.packet, 12).is_some_and(is_known_ethertype),
         FirstHeader::Ipv4 => version == Some(4),
         FirstHeader::Ipv6 => version == Some(6),
         FirstHeader::Nothing => false,
@@ -188,24 +227,25 @@ fn is_known(packet: &InnerPacket<'_>) -> bool {
 }
 
 /// Returns whether the packet ends inside its first header.
-fn is_cut(packet: &InnerPacket<'_>) -> bool {
-    let len = match packet.first {
+fn ends_in_first_header(packet: &InnerPacket<'_>) -> bool {
+    let header_len = match packet.first {
         FirstHeader::Ethernet => ethernet::HEADER_LEN,
-        FirstHeader::Ipv4 => 20,
-        FirstHeader::Ipv6 => 40,
+        FirstHeader::Ipv4 => IPV4_HEADER_LEN,
+        FirstHeader::Ipv6 => IPV6_HEADER_LEN,
         FirstHeader::Nothing => 0,
     };
-    let is_header = packet.first == FirstHeader::Ethernet || packet.packet.is_empty() || is_known(packet);
-    packet.packet.len() < len && is_header
+    let may_be_header =
+        packet.first == FirstHeader::Ethernet || packet.packet.is_empty() || has_known_header(packet);
+    packet.packet.len() < header_len && may_be_header
 }
 
 /// Returns whether a frame has a complete Ethernet header.
-fn is_whole_frame(packet: &InnerPacket<'_>) -> bool {
+fn has_ethernet_header(packet: &InnerPacket<'_>) -> bool {
     packet.packet.len() >= ethernet::HEADER_LEN
 }
 
 /// Returns whether a frame has a unicast source address other than 0.
-fn has_source(packet: &InnerPacket<'_>) -> bool {
+fn has_unicast_source(packet: &InnerPacket<'_>) -> bool {
     packet
         .packet
         .get(6..ethernet::HEADER_LEN - 2)
@@ -214,8 +254,9 @@ fn has_source(packet: &InnerPacket<'_>) -> bool {
 
 /// Returns whether a frame has an IEEE 802.3 length instead of an EtherType, followed by SNAP, a BPDU, IS-IS, NetBIOS or
 /// IPX.
-fn is_llc(packet: &InnerPacket<'_>) -> bool {
+fn has_llc_header(packet: &InnerPacket<'_>) -> bool {
     const MAX_LENGTH: u16 = 1500;
+    /// Destination and source service access points of SNAP, BPDUs, IS-IS, NetBIOS and IPX.
     const ACCESS_POINTS: [u16; 5] = [0xaaaa, 0x4242, 0xfefe, 0xf0f0, 0xe0e0];
     let frame = packet.packet;
     packet.first == FirstHeader::Ethernet
@@ -224,7 +265,7 @@ fn is_llc(packet: &InnerPacket<'_>) -> bool {
 }
 
 /// Returns whether an EtherType is in use in networks with telemetry.
-fn is_ethertype(ethertype: u16) -> bool {
+fn is_known_ethertype(ethertype: u16) -> bool {
     const ARP: u16 = 0x0806;
     const RARP: u16 = 0x8035;
     const SRP: u16 = 0x22ea;
@@ -308,10 +349,15 @@ fn is_ntp(payload: &[u8]) -> bool {
     const STRATUM: usize = 1;
     const PRECISION: usize = 3;
     const TRANSMIT: usize = 40;
+    const MODE_SERVER: u8 = 4;
+    const MODE_BROADCAST: u8 = 5;
+    const MAX_STRATUM: u8 = 16;
+    /// -32 as a signed byte: the precision is the log2 of seconds, and the finest is a unit of the timestamps.
+    const FINEST_PRECISION: u8 = 0xe0;
     matches!(payload.len(), 48 | 60 | 68 | 72)
-        && matches!(payload[0] & 7, 4 | 5)
-        && payload[STRATUM] <= 16
-        && payload[PRECISION] >= 0xe0
+        && matches!(payload[0] & 7, MODE_SERVER | MODE_BROADCAST)
+        && payload[STRATUM] <= MAX_STRATUM
+        && payload[PRECISION] >= FINEST_PRECISION
         && payload[TRANSMIT] >= 0x80
 }
 
@@ -321,8 +367,12 @@ fn is_ntp(payload: &[u8]) -> bool {
 fn is_dns(payload: &[u8]) -> bool {
     const HEADER: usize = 12;
     const MAX_NAME: usize = 255;
+    /// Internet, Chaos, Hesiod, none and any (RFC 6895, section 3.2).
     const CLASSES: [u16; 5] = [1, 3, 4, 254, 255];
+    /// Root name and type of the OPT record (RFC 6891).
     const EDNS: [u8; 3] = [0, 0, 41];
+    /// The two top bits of a label's length must be 0: no compression in the first name.
+    const MAX_LABEL: u8 = 63;
     if try_u16(payload, 4) != Some(1) {
         return false;
     }
@@ -331,27 +381,27 @@ fn is_dns(payload: &[u8]) -> bool {
             && payload.get(17..20) == Some(&EDNS)
             && holds_records(payload, 17);
     }
-    let mut at = HEADER;
-    while at < HEADER + MAX_NAME {
-        match payload.get(at) {
+    let mut offset = HEADER;
+    while offset < HEADER + MAX_NAME {
+        match payload.get(offset) {
             // Type and class follow the name. The top bit of the class is used by mDNS.
             Some(0) => {
-                let class = payload.get(at + 3..at + 5);
+                let class = payload.get(offset + 3..offset + 5);
                 return class.is_some_and(|class| CLASSES.contains(&(u16_at(class, 0) & 0x7fff)))
-                    && holds_records(payload, at + 5);
+                    && holds_records(payload, offset + 5);
             }
-            Some(label) if *label < 64 => at += 1 + usize::from(*label),
+            Some(label) if *label <= MAX_LABEL => offset += 1 + usize::from(*label),
             _ => return false,
         }
     }
     false
 }
 
-/// Returns whether the bytes from `at`, after the question, can hold the answers, authorities and additional records that a
+/// Returns whether the bytes from `offset`, after the question, can hold the answers, authorities and additional records that a
 /// DNS header counts.
-fn holds_records(payload: &[u8], at: usize) -> bool {
+fn holds_records(payload: &[u8], offset: usize) -> bool {
     /// Length of the shortest record: root name, type, class, TTL and a zero length.
-    const SHORTEST: usize = 11;
+    const MIN_RECORD: usize = 11;
     let counts = [6, 8, 10].map(|count| usize::from(u16_at(payload, count)));
-    counts.iter().sum::<usize>() * SHORTEST <= payload.len().saturating_sub(at)
+    counts.iter().sum::<usize>() * MIN_RECORD <= payload.len().saturating_sub(offset)
 }

@@ -25,7 +25,7 @@ const DROP_REASON: u16 = 0x0001;
 /// PadN with four bytes after an option.
 const PADDING: [u8; 4] = [1, 2, 0, 0];
 /// Minimum number of bytes after the options: a UDP header.
-const PORTS: usize = 8;
+const PORTS_LEN: usize = 8;
 
 /// Offsets from the start of the UDP payload.
 mod head {
@@ -77,69 +77,80 @@ mod mask {
     pub(super) const INT: u64 = u64::from_le_bytes([0xf1, 0x80, 0x1f, 0, 0xff, 0xff, 0, 0]);
 }
 
-/// Fields of the last such report. A report with equal fields is of the same kind, with records of the same layouts.
+/// The fields of a report that a template compares, with the other bits cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Template {
+struct ComparedFields {
     head: u64,
     option: u64,
     int: u64,
+}
+
+/// Fields of the last such report. A report with equal fields is of the same kind, with records of the same layouts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Template {
+    fields: ComparedFields,
     /// A destination port without a special meaning.
     dst_port: u16,
     /// Minimum length of the IPv6 payload.
-    least: u16,
+    min_payload_len: u16,
     proto: u8,
     /// Length of the carried record, bytes.
-    record: u8,
+    record_len: u8,
     /// Padding follows the record.
-    padded: bool,
+    has_padding: bool,
     shape: u64,
 }
 
 impl Template {
     /// A template that matches no report: it expects bits outside the masks.
     pub(crate) const NONE: Self = Self {
-        head: u64::MAX,
-        option: u64::MAX,
-        int: u64::MAX,
+        fields: ComparedFields {
+            head: u64::MAX,
+            option: u64::MAX,
+            int: u64::MAX,
+        },
         dst_port: 0,
-        least: 0,
+        min_payload_len: 0,
         proto: 0,
-        record: 0,
-        padded: false,
+        record_len: 0,
+        has_padding: false,
         shape: 0,
     };
 
     #[inline(always)]
-    fn fields(head: &Head, inner: &Inner) -> (u64, u64, u64) {
-        (
-            u64::from_le_bytes(array_at(head, head::TYPES)) & mask::HEAD,
-            u64::from_le_bytes(array_at(inner, inner::EXTENSION)) & mask::OPTION,
-            u64::from_le_bytes(array_at(inner, inner::INT)) & mask::INT,
-        )
+    fn compared_fields(head: &Head, inner: &Inner) -> ComparedFields {
+        ComparedFields {
+            head: u64::from_le_bytes(array_at(head, head::TYPES)) & mask::HEAD,
+            option: u64::from_le_bytes(array_at(inner, inner::EXTENSION)) & mask::OPTION,
+            int: u64::from_le_bytes(array_at(inner, inner::INT)) & mask::INT,
+        }
     }
 
     /// Returns whether a report has the same fields, ignoring the port.
     #[inline(always)]
-    fn is_like(&self, head: &Head, inner: &Inner) -> bool {
-        let fields = Self::fields(head, inner);
+    fn matches(&self, head: &Head, inner: &Inner) -> bool {
+        let fields = Self::compared_fields(head, inner);
         // One branch instead of three, because a difference is rare.
-        (fields.0 ^ self.head) | (fields.1 ^ self.option) | (fields.2 ^ self.int) == 0
+        (fields.head ^ self.fields.head)
+            | (fields.option ^ self.fields.option)
+            | (fields.int ^ self.fields.int)
+            == 0
     }
 
     /// Creates the template of a report, or returns `None` if it is not of this kind.
     #[inline(never)]
-    fn of(head: &Head, inner: &Inner, profile: &Profile, rest: &[u8]) -> Option<Self> {
+    fn from_report(head: &Head, inner: &Inner, profile: &Profile, rest: &[u8]) -> Option<Self> {
         let bits = u16_at(head, head::MD_BITS);
         let bitmap = u16_at(inner, inner::BITMAP);
         let proto = inner[inner::EXTENSION];
-        let reported = head[head::TYPES] == TYPES
+        let is_sink_report = head[head::TYPES] == TYPES
             && head[head::FLAGS] & FLAGS == FLOW
             && bits & ITEMS != 0
             && bits & DROP_REASON == 0
             && head[head::MD_LENGTH] == words_2(bits)
             && u16_at(head, head::DS_ID) == 0;
         let words = words_2(bitmap);
-        let stateful = matches!(proto, UDP | TCP)
+        let is_sf_int = matches!(proto, UDP | TCP)
             && inner[inner::OPTION] == sf::OPTION
             && inner[inner::SHIM] & 0xfc == Shim2::SF << 4
             && inner[inner::INT] & 0xf1 == 0x21
@@ -147,28 +158,25 @@ impl Template {
             && inner[inner::HOP_ML] & 0x1f == words
             && sf::check(bitmap, 0, 0).is_ok();
         // The option's data is shim, header and record; the extension adds padding.
-        let option = 4 + int::header::LEN_2 + usize::from(words) * 4;
-        let extension = 8 + usize::from(inner[inner::EXTENSION_LEN]) * 8;
-        let padding = extension.checked_sub(4 + option)?;
-        let fits = usize::from(inner[inner::OPTION_LEN]) == option
-            && usize::from(inner[inner::SHIM_LEN]) == option / 4 - 1
+        let option_len = 4 + int::header::LEN_2 + usize::from(words) * 4;
+        let extension_len = 8 + usize::from(inner[inner::EXTENSION_LEN]) * 8;
+        let padding = extension_len.checked_sub(4 + option_len)?;
+        let has_matching_lengths = usize::from(inner[inner::OPTION_LEN]) == option_len
+            && usize::from(inner[inner::SHIM_LEN]) == option_len / 4 - 1
             && matches!(padding, 0 | 4);
-        let record = words * 4;
-        let at = usize::from(record) + padding;
-        let dst_port = u16_at(rest.get(at..at + PORTS)?, 2);
+        let record_len = words * 4;
+        let ports_offset = usize::from(record_len) + padding;
+        let dst_port = u16_at(rest.get(ports_offset..ports_offset + PORTS_LEN)?, 2);
         if !is_unmarked(dst_port, profile) || profile.probe_marker.is_some() {
             return None;
         }
-        let (head, option, int) = Self::fields(head, inner);
-        (reported && stateful && fits).then_some(Self {
-            head,
-            option,
-            int,
+        (is_sink_report && is_sf_int && has_matching_lengths).then_some(Self {
+            fields: Self::compared_fields(head, inner),
             dst_port,
-            least: (extension + PORTS) as u16,
+            min_payload_len: (extension_len + PORTS_LEN) as u16,
             proto,
-            record,
-            padded: padding > 0,
+            record_len,
+            has_padding: padding > 0,
             shape: u64::from(bits) << 16 | u64::from(bitmap),
         })
     }
@@ -182,14 +190,17 @@ fn is_unmarked(dst_port: u16, profile: &Profile) -> bool {
 
 /// Checks the fields that differ between reports of this kind.
 #[inline(always)]
-fn is_sound(payload: &[u8], head: &Head, inner: &Inner, latest: &Template) -> bool {
+fn is_single_report(payload: &[u8], head: &Head, inner: &Inner, latest: &Template) -> bool {
     let words = head[head::REPORT_LENGTH];
-    let [version, ip] = [head[head::WORD] >> 4, inner[inner::VERSION] >> 4];
+    let [version, ip_version] = [head[head::WORD] >> 4, inner[inner::VERSION] >> 4];
     // A single report, of the length in its header.
     payload.len() == 12 + usize::from(words) * 4
         && words != super::v20::TO_THE_END
-        && (version, ip, inner[inner::PAYLOAD_LEN + 2]) == (2, 6, 0)
-        && u16_at(inner, inner::PAYLOAD_LEN) >= latest.least
+        && version == 2
+        && ip_version == 6
+        // The first header is the hop-by-hop header.
+        && inner[inner::PAYLOAD_LEN + 2] == 0
+        && u16_at(inner, inner::PAYLOAD_LEN) >= latest.min_payload_len
         && u32_at(inner, inner::DOMAIN) == 0
         && u32_at(head, head::NODE_ID) != u32::MAX
 }
@@ -199,22 +210,22 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Templa
     let (head, rest) = payload.split_first_chunk::<{ head::LEN }>()?;
     let (metadata, rest) = rest.split_at_checked(usize::from(head[head::MD_LENGTH]) * 4)?;
     let (inner, rest) = rest.split_first_chunk::<{ inner::LEN }>()?;
-    if !latest.is_like(head, inner) {
-        *latest = Template::of(head, inner, profile, rest)?;
+    if !latest.matches(head, inner) {
+        *latest = Template::from_report(head, inner, profile, rest)?;
     }
-    let (carried, mut rest) = rest.split_at_checked(usize::from(latest.record))?;
-    if latest.padded {
+    let (carried, mut rest) = rest.split_at_checked(usize::from(latest.record_len))?;
+    if latest.has_padding {
         let padding;
         (padding, rest) = rest.split_first_chunk::<4>()?;
         if *padding != PADDING {
             return None;
         }
     }
-    let ports = rest.first_chunk::<PORTS>()?;
+    let ports = rest.first_chunk::<PORTS_LEN>()?;
     let dst_port = u16_at(ports, 2);
     // Marked INT after TCP or UDP would win over the option.
     let dscp = (u16_at(inner, inner::VERSION) >> 6 & 0x3f) as u8;
-    if !is_sound(payload, head, inner, latest)
+    if !is_single_report(payload, head, inner, latest)
         || (dst_port != latest.dst_port && !is_unmarked(dst_port, profile))
         || profile.marks(dscp)
     {

@@ -316,22 +316,22 @@ pub(crate) fn read<'a>(
         _ => {}
     }
     let packet = head.inside();
-    let nested = recognise::nested(inside(report, packet, profile, layouts))?;
-    if recognise::is_doubtful(report, packet) {
-        recognise::Single {
+    let nesting = recognise::Nesting::of_packet(inside(report, packet, profile, layouts))?;
+    if recognise::needs_more_evidence(report, packet) {
+        recognise::UngroupedEvidence {
             version: Version::V05,
             payload,
             packet,
             has_flow: report.flow.is_some(),
             flags: report.flags,
             has_node: !head.extra.is_empty(),
-            reserved_clear: head.reserved() == 0,
-            padding_clear: head.kind != 1 || u16_at(head.extra, field::DROP_PADDING) == 0,
-            measured: report.metadata.is_some(),
+            is_reserved_zero: head.reserved() == 0,
+            is_padding_zero: head.kind != 1 || u16_at(head.extra, field::DROP_PADDING) == 0,
+            has_metadata: report.metadata.is_some(),
         }
         .check()?;
     }
-    nested?;
+    nesting.refuse_nested()?;
     report.finish();
     Ok(())
 }

@@ -232,22 +232,22 @@ pub(crate) fn read<'a>(
     }
     // Embedded INT is looked for whether F is set or not (ruling b).
     let packet = head.inside(payload);
-    let nested = recognise::nested(inside(report, packet, profile, layouts))?;
-    if recognise::is_doubtful(report, packet) {
-        recognise::Single {
+    let nesting = recognise::Nesting::of_packet(inside(report, packet, profile, layouts))?;
+    if recognise::needs_more_evidence(report, packet) {
+        recognise::UngroupedEvidence {
             version: Version::V10,
             payload,
             packet,
             has_flow: report.flow.is_some(),
             flags: report.flags,
             has_node: true,
-            reserved_clear: head.reserved(profile.dialect) == 0,
-            padding_clear: true,
-            measured: head.metadata != 0,
+            is_reserved_zero: head.reserved(profile.dialect) == 0,
+            is_padding_zero: true,
+            has_metadata: head.metadata != 0,
         }
         .check()?;
     }
-    nested?;
+    nesting.refuse_nested()?;
     report.finish();
     Ok(())
 }

@@ -244,26 +244,30 @@ pub(crate) fn read<'a>(
         report.finish();
         return Ok(());
     }
-    let nested = recognise::nested(inside(report, packet, profile, layouts))?;
-    if recognise::is_doubtful(report, packet) {
-        grouped(report, packet, bytes).check()?;
+    let nesting = recognise::Nesting::of_packet(inside(report, packet, profile, layouts))?;
+    if recognise::needs_more_evidence(report, packet) {
+        evidence(report, packet, bytes).check()?;
     }
-    nested?;
+    nesting.refuse_nested()?;
     report.finish();
     Ok(())
 }
 
-fn grouped<'a>(report: &Report<'_>, packet: InnerPacket<'a>, bytes: &[u8]) -> recognise::Grouped<'a> {
-    let flagged = report.flags != Flags::default();
-    recognise::Grouped {
+fn evidence<'a>(
+    report: &Report<'_>,
+    packet: InnerPacket<'a>,
+    bytes: &[u8],
+) -> recognise::IndividualEvidence<'a> {
+    let has_flags = report.flags != Flags::default();
+    recognise::IndividualEvidence {
         inner_type: bytes[field::TYPES] & 0x0f,
         packet,
         has_flow: report.flow.is_some(),
         has_contents: !report.inner.is_empty() && !report.annotations.contains(Annotations::PARTIAL),
-        flagged,
-        reserved_clear: bytes[field::FLAGS] & 0x0f == 0,
-        measured: report.metadata.is_some(),
-        has_main: report.report_type == Some(1) && (flagged || bytes[field::MD_LENGTH] != 0),
+        has_flags,
+        is_reserved_zero: bytes[field::FLAGS] & 0x0f == 0,
+        has_metadata: report.metadata.is_some(),
+        has_main_metadata: report.report_type == Some(1) && (has_flags || bytes[field::MD_LENGTH] != 0),
     }
 }
 
@@ -275,7 +279,7 @@ fn grouped<'a>(report: &Report<'_>, packet: InnerPacket<'a>, bytes: &[u8]) -> re
 #[cold]
 pub(crate) fn accept_any_packet(report: &mut Report<'_>, bytes: &[u8]) -> Result<(), Refusal> {
     let packet = first_packet(bytes).map_or(InnerPacket::NOTHING, |(packet, _)| packet);
-    if !grouped(report, packet, bytes).is_sound() {
+    if !evidence(report, packet, bytes).has_consistent_lengths() {
         return Err(Refusal::NotAReport);
     }
     report.finish();

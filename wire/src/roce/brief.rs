@@ -12,12 +12,12 @@ use crate::crc::{ChooseCrc32, Crc32, choose_crc_32, crc_32_update};
 /// Number of cached header templates.
 const TEMPLATES: usize = 8;
 /// Bytes of the base transport header (BTH) that change per packet: acknowledgement request and PSN.
-const CHANGING: usize = 4;
+const VARIABLE_LEN: usize = 4;
 /// Offset of the changing part, after Ethernet, IP and UDP headers and the constant part of the BTH.
-const TAIL_V4: usize = 14 + 20 + 8 + BTH_LEN - CHANGING;
-const TAIL_V6: usize = 14 + 40 + 8 + BTH_LEN - CHANGING;
+const TAIL_V4: usize = 14 + 20 + 8 + BTH_LEN - VARIABLE_LEN;
+const TAIL_V6: usize = 14 + 40 + 8 + BTH_LEN - VARIABLE_LEN;
 /// Distance from the changing part to the payload, bytes.
-const TO_PAYLOAD: usize = CHANGING + RETH_LEN;
+const TO_PAYLOAD: usize = VARIABLE_LEN + RETH_LEN;
 /// Number and start of the compared words. They end two bytes into the changing part, which the mask excludes.
 const WORDS_V4: usize = 5;
 const WORDS_V6: usize = 8;
@@ -303,7 +303,7 @@ fn learned<const WORDS: usize, const START: usize, const TAIL: usize>(
 fn crc_v4(frame: &[u8], prefix_len: usize) -> Option<icrc::Running> {
     let mut head = *frame.get(14..)?.first_chunk::<{ icrc::HEAD_V4 }>()?;
     icrc::mask_v4(&mut head);
-    let crc = icrc::extend(icrc::START, &head[..icrc::HEAD_V4 - CHANGING]);
+    let crc = icrc::extend(icrc::START, &head[..icrc::HEAD_V4 - VARIABLE_LEN]);
     Some(icrc::Running::rewind(
         crc,
         frame.get(TAIL_V4 - prefix_len..TAIL_V4)?,
@@ -313,7 +313,7 @@ fn crc_v4(frame: &[u8], prefix_len: usize) -> Option<icrc::Running> {
 fn crc_v6(frame: &[u8], prefix_len: usize) -> Option<icrc::Running> {
     let mut head = *frame.get(14..)?.first_chunk::<{ icrc::HEAD_V6 }>()?;
     icrc::mask_v6(&mut head);
-    let crc = icrc::extend(icrc::START, &head[..icrc::HEAD_V6 - CHANGING]);
+    let crc = icrc::extend(icrc::START, &head[..icrc::HEAD_V6 - VARIABLE_LEN]);
     Some(icrc::Running::rewind(
         crc,
         frame.get(TAIL_V6 - prefix_len..TAIL_V6)?,

@@ -14,7 +14,7 @@ const MAX_TAGS: usize = 4;
 /// MAC addresses of a packet without Ethernet header.
 const NO_MACS: [u8; 12] = [0; 12];
 /// IPv4 flag "don't fragment".
-const DF: u16 = 0x4000;
+const DONT_FRAGMENT: u16 = 0x4000;
 
 /// The endpoints of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -125,7 +125,7 @@ impl<'a> Packet<'a> {
                 let mut head = [0; icrc::HEAD_V4];
                 head[0] = 0x45;
                 put_u16(&mut head, 2, total);
-                put_u16(&mut head, 6, DF);
+                put_u16(&mut head, 6, DONT_FRAGMENT);
                 head[9] = UDP;
                 head[12..16].copy_from_slice(&source.octets());
                 head[16..20].copy_from_slice(&destination.octets());
@@ -146,12 +146,12 @@ impl<'a> Packet<'a> {
             }
             _ => return Err(Refusal::NotIp),
         };
-        let seen = LowerLayers {
+        let lower_layers = LowerLayers {
             macs: ([0; 6], [0; 6]),
             ends,
             congestion: false,
         };
-        Self::transport(payload, seen, |body| icrc::extend(crc, body))
+        Self::transport(payload, lower_layers, |body| icrc::extend(crc, body))
     }
 
     #[inline(always)]
@@ -175,13 +175,15 @@ impl<'a> Packet<'a> {
             destination: array_at::<4>(head, 16).into(),
             source_port: u16_at(head, 20),
         };
-        let seen = LowerLayers {
+        let lower_layers = LowerLayers {
             macs: macs(frame),
             ends,
             congestion: head[1] & 3 == 3,
         };
-        let covered = 28 + payload.len() - ICRC_LEN;
-        Self::transport(payload, seen, |_| icrc::of_v4(&packet[..covered], head))
+        let covered_len = 28 + payload.len() - ICRC_LEN;
+        Self::transport(payload, lower_layers, |_| {
+            icrc::of_v4(&packet[..covered_len], head)
+        })
     }
 
     #[inline(always)]
@@ -202,13 +204,15 @@ impl<'a> Packet<'a> {
             destination: array_at::<16>(head, 24).into(),
             source_port: u16_at(head, 40),
         };
-        let seen = LowerLayers {
+        let lower_layers = LowerLayers {
             macs: macs(frame),
             ends,
             congestion: head[1] >> 4 & 3 == 3,
         };
-        let covered = 48 + payload.len() - ICRC_LEN;
-        Self::transport(payload, seen, |_| icrc::of_v6(&packet[..covered], head))
+        let covered_len = 48 + payload.len() - ICRC_LEN;
+        Self::transport(payload, lower_layers, |_| {
+            icrc::of_v6(&packet[..covered_len], head)
+        })
     }
 
     /// Parses the transport headers. `crc_of` gets the bytes after the BTH and returns the packet's ICRC.
@@ -218,7 +222,7 @@ impl<'a> Packet<'a> {
     #[inline(always)]
     fn transport(
         payload: &'a [u8],
-        seen: LowerLayers,
+        lower_layers: LowerLayers,
         crc_of: impl FnOnce(&[u8]) -> u32,
     ) -> Result<Self, Refusal> {
         let (header, rest) = payload.split_first_chunk::<BTH_LEN>().ok_or(Refusal::Truncated)?;
@@ -246,7 +250,7 @@ impl<'a> Packet<'a> {
             macs: (destination_mac, source_mac),
             ends,
             congestion,
-        } = seen;
+        } = lower_layers;
         Ok(Self {
             source_mac,
             destination_mac,

@@ -11,14 +11,19 @@ use crate::bytes::{put_u16, put_u24, put_u32, put_u64};
 use crate::checksum;
 use crate::crc::{ChooseCrc32, Crc32, choose_crc_32, crc_32_update};
 use crate::ethernet::ethertype::{IPV4, IPV6, VLAN};
+use crate::packet::UDP;
 use crate::refusal::{EmitError, Refusal};
 use core::fmt;
 use core::net::IpAddr;
 
 /// Length of the longest header template: Ethernet, VLAN tag, IPv6, UDP, BTH.
-const MAX_BEGINNING: usize = 14 + 4 + 40 + 8 + BTH_LEN;
+const MAX_TEMPLATE_LEN: usize = 14 + 4 + 40 + 8 + BTH_LEN;
 /// Bytes of the BTH that change per packet: acknowledgement request and PSN.
-const CHANGING: usize = 4;
+const VARIABLE_LEN: usize = 4;
+/// First byte of an IPv4 header without options.
+const VERSION_4_IHL_5: u8 = 0x45;
+/// IPv4 flag "don't fragment".
+const DONT_FRAGMENT: u16 = 0x4000;
 /// Number of header templates that a writer caches.
 const TEMPLATES: usize = 8;
 
@@ -88,13 +93,13 @@ impl Path {
         let ip_len = match (self.source, self.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 out[..20].fill(0);
-                out[0] = 0x45;
+                out[0] = VERSION_4_IHL_5;
                 out[1] = self.tos;
                 put_u16(out, 2, udp_len + 20);
                 put_u16(out, 4, self.identification);
-                put_u16(out, 6, 0x4000);
+                put_u16(out, 6, DONT_FRAGMENT);
                 out[8] = self.hop_limit;
-                out[9] = 17;
+                out[9] = UDP;
                 out[12..16].copy_from_slice(&source.octets());
                 out[16..20].copy_from_slice(&destination.octets());
                 let sum = checksum::of(&out[..20]);
@@ -105,7 +110,7 @@ impl Path {
                 let word = 6 << 28 | u32::from(self.tos) << 20 | self.flow_label & 0x000f_ffff;
                 put_u32(out, 0, word);
                 put_u16(out, 4, udp_len);
-                out[6] = 17;
+                out[6] = UDP;
                 out[7] = self.hop_limit;
                 out[8..24].copy_from_slice(&widen(self.source));
                 out[24..40].copy_from_slice(&widen(self.destination));
@@ -161,16 +166,26 @@ impl Head {
     }
 }
 
+/// The properties of a frame that its header template depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct TemplateKey {
+    /// Opcode number in the BTH.
+    opcode: u8,
+    /// Flags of the BTH.
+    flags: u8,
+    payload_len: u16,
+}
+
 /// The common headers of all frames with the same opcode, solicited event bit and length.
 #[derive(Clone, Debug)]
 struct HeaderTemplate {
-    /// (Opcode, flags, payload length), or `None` if the template is unused.
-    of: Option<(u8, u8, u16)>,
+    /// The frames that have these headers, or `None` if the template is unused.
+    key: Option<TemplateKey>,
     /// ICRC of the constant bytes, rewound by the last `prefix_len` of them.
     crc: icrc::Running,
-    by: Crc32,
+    crc_function: Crc32,
     prefix_len: usize,
-    bytes: [u8; MAX_BEGINNING],
+    bytes: [u8; MAX_TEMPLATE_LEN],
 }
 
 impl HeaderTemplate {
@@ -216,11 +231,11 @@ impl Writer {
             len,
             choose: choose_crc_32,
             templates: core::array::from_fn(|_| HeaderTemplate {
-                of: None,
+                key: None,
                 crc: icrc::Running::new(0),
-                by: crc_32_update,
+                crc_function: crc_32_update,
                 prefix_len: 0,
-                bytes: [0; MAX_BEGINNING],
+                bytes: [0; MAX_TEMPLATE_LEN],
             }),
         })
     }
@@ -264,8 +279,8 @@ impl Writer {
         reth: Reth,
         payload: &[u8],
     ) -> Result<usize, EmitError> {
-        fits(payload.len() == reth.len as usize)?;
-        self.write_only_by(out, head, reth, |to| to.copy_from_slice(payload))
+        check_len(payload.len() == reth.len as usize)?;
+        self.write_only_by(out, head, reth, |dst| dst.copy_from_slice(payload))
     }
 
     /// Builds a WRITE ONLY of `reth.len` bytes, which `fill` writes in place.
@@ -326,8 +341,8 @@ impl Writer {
         immediate: u32,
         payload: &[u8],
     ) -> Result<usize, EmitError> {
-        fits(payload.len() == reth.len as usize)?;
-        self.write_only_immediate_by(out, head, reth, immediate, |to| to.copy_from_slice(payload))
+        check_len(payload.len() == reth.len as usize)?;
+        self.write_only_immediate_by(out, head, reth, immediate, |dst| dst.copy_from_slice(payload))
     }
 
     /// Builds a WRITE FIRST. `reth.len` is the message's length; the payload has the length of the path MTU.
@@ -341,10 +356,10 @@ impl Writer {
         reth: Reth,
         payload: &[u8],
     ) -> Result<usize, EmitError> {
-        fits(payload.len().is_multiple_of(4) && payload.len() < reth.len as usize)?;
-        self.put(out, Opcode::WriteFirst, head, payload.len(), |ext, to| {
+        check_len(payload.len().is_multiple_of(4) && payload.len() < reth.len as usize)?;
+        self.put(out, Opcode::WriteFirst, head, payload.len(), |ext, dst| {
             reth.emit(ext);
-            to.copy_from_slice(payload);
+            dst.copy_from_slice(payload);
         })
     }
 
@@ -353,9 +368,9 @@ impl Writer {
     /// # Errors
     /// As for [`write_only`](Self::write_only).
     pub fn write_middle(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
-        fits(payload.len().is_multiple_of(4) && !payload.is_empty())?;
-        self.put(out, Opcode::WriteMiddle, head, payload.len(), |_, to| {
-            to.copy_from_slice(payload)
+        check_len(payload.len().is_multiple_of(4) && !payload.is_empty())?;
+        self.put(out, Opcode::WriteMiddle, head, payload.len(), |_, dst| {
+            dst.copy_from_slice(payload)
         })
     }
 
@@ -364,9 +379,9 @@ impl Writer {
     /// # Errors
     /// As for [`write_only`](Self::write_only).
     pub fn write_last(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
-        fits(!payload.is_empty())?;
-        self.put(out, Opcode::WriteLast, head, payload.len(), |_, to| {
-            to.copy_from_slice(payload)
+        check_len(!payload.is_empty())?;
+        self.put(out, Opcode::WriteLast, head, payload.len(), |_, dst| {
+            dst.copy_from_slice(payload)
         })
     }
 
@@ -381,11 +396,17 @@ impl Writer {
         immediate: u32,
         payload: &[u8],
     ) -> Result<usize, EmitError> {
-        fits(!payload.is_empty())?;
-        self.put(out, Opcode::WriteLastImmediate, head, payload.len(), |ext, to| {
-            put_u32(ext, 0, immediate);
-            to.copy_from_slice(payload);
-        })
+        check_len(!payload.is_empty())?;
+        self.put(
+            out,
+            Opcode::WriteLastImmediate,
+            head,
+            payload.len(),
+            |ext, dst| {
+                put_u32(ext, 0, immediate);
+                dst.copy_from_slice(payload);
+            },
+        )
     }
 
     /// Builds a SEND ONLY, a message for the receive queue.
@@ -393,8 +414,8 @@ impl Writer {
     /// # Errors
     /// As for [`write_only`](Self::write_only).
     pub fn send(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
-        self.put(out, Opcode::SendOnly, head, payload.len(), |_, to| {
-            to.copy_from_slice(payload)
+        self.put(out, Opcode::SendOnly, head, payload.len(), |_, dst| {
+            dst.copy_from_slice(payload)
         })
     }
 
@@ -508,23 +529,24 @@ impl Writer {
         let number = opcode
             .number(self.transport)
             .ok_or(EmitError::Invalid(Refusal::BadRoceOpcode))?;
-        fits(payload_len <= MAX_PAYLOAD)?;
+        check_len(payload_len <= MAX_PAYLOAD)?;
         let len = self.frame_len(opcode, payload_len);
         let out = out.get_mut(..len).ok_or(EmitError::Short(len))?;
         let (start, body) = out.split_at_mut(self.len);
         let template = self.template(number, opcode, head.solicited, payload_len);
         template.copy_to(start);
-        let changing = if head.ack_request { 0x8000_0000 } else { 0 } | head.psn.value();
-        let at = start.len() - CHANGING;
-        put_u32(start, at, changing);
+        let variable = if head.ack_request { 0x8000_0000 } else { 0 } | head.psn.value();
+        let variable_offset = start.len() - VARIABLE_LEN;
+        put_u32(start, variable_offset, variable);
         let (extension, rest) = body.split_at_mut(opcode.extension_len());
         let (payload, end) = rest.split_at_mut(payload_len);
         fill(extension, payload);
         let pad = end.len() - ICRC_LEN;
         end[..pad].fill(0);
-        let crc = template
-            .crc
-            .finish(template.by, &out[at - (template.prefix_len & 15)..len - ICRC_LEN]);
+        let crc = template.crc.finish(
+            template.crc_function,
+            &out[variable_offset - (template.prefix_len & 15)..len - ICRC_LEN],
+        );
         out[len - ICRC_LEN..].copy_from_slice(&crc.to_le_bytes());
         Ok(len)
     }
@@ -540,25 +562,29 @@ impl Writer {
     ) -> &HeaderTemplate {
         let pad = (payload_len.wrapping_neg() & 3) as u8;
         let flags = field::MIGRATED | if solicited { field::SOLICITED } else { 0 } | pad << 4;
-        let of = Some((number, flags, payload_len as u16));
-        let at = (usize::from(number) ^ payload_len >> 2) % TEMPLATES;
-        if self.templates[at].of != of {
-            self.begin(at, number, opcode, flags, payload_len);
+        let key = TemplateKey {
+            opcode: number,
+            flags,
+            payload_len: payload_len as u16,
+        };
+        let index = (usize::from(number) ^ payload_len >> 2) % TEMPLATES;
+        if self.templates[index].key != Some(key) {
+            self.fill_template(index, key, opcode, payload_len);
         }
-        &self.templates[at]
+        &self.templates[index]
     }
 
     #[cold]
-    fn begin(&mut self, at: usize, number: u8, opcode: Opcode, flags: u8, payload_len: usize) {
+    fn fill_template(&mut self, index: usize, key: TemplateKey, opcode: Opcode, payload_len: usize) {
         let headers = self.path.headers_len();
         let len = self.frame_len(opcode, payload_len) - headers;
-        let template = &mut self.templates[at];
-        template.of = Some((number, flags, payload_len as u16));
+        let template = &mut self.templates[index];
+        template.key = Some(key);
         self.path.emit(len, &mut template.bytes);
         let bth = &mut template.bytes[headers..headers + BTH_LEN];
         bth.fill(0);
-        bth[field::OPCODE] = number;
-        bth[field::FLAGS] = flags;
+        bth[field::OPCODE] = key.opcode;
+        bth[field::FLAGS] = key.flags;
         put_u16(bth, field::PARTITION, 0xffff);
         bth[field::CONGESTION] = if opcode == Opcode::Cnp { field::BECN } else { 0 };
         put_u24(bth, field::QUEUE_PAIR, self.queue_pair);
@@ -566,24 +592,27 @@ impl Writer {
             let mut masked = [0; icrc::HEAD_V4];
             masked.copy_from_slice(&template.bytes[headers - 28..headers + BTH_LEN]);
             icrc::mask_v4(&mut masked);
-            icrc::extend(icrc::START, &masked[..icrc::HEAD_V4 - CHANGING])
+            icrc::extend(icrc::START, &masked[..icrc::HEAD_V4 - VARIABLE_LEN])
         } else {
             let mut masked = [0; icrc::HEAD_V6];
             masked.copy_from_slice(&template.bytes[headers - 48..headers + BTH_LEN]);
             icrc::mask_v6(&mut masked);
-            icrc::extend(icrc::START, &masked[..icrc::HEAD_V6 - CHANGING])
+            icrc::extend(icrc::START, &masked[..icrc::HEAD_V6 - VARIABLE_LEN])
         };
-        let constant = headers + BTH_LEN - CHANGING;
-        let covered = len - (BTH_LEN - CHANGING) - ICRC_LEN;
-        template.prefix_len = icrc::Running::prefix_len(covered);
-        template.by = (self.choose)(template.prefix_len + covered);
-        template.crc = icrc::Running::rewind(crc, &template.bytes[constant - template.prefix_len..constant]);
+        let constant_len = headers + BTH_LEN - VARIABLE_LEN;
+        let covered_len = len - (BTH_LEN - VARIABLE_LEN) - ICRC_LEN;
+        template.prefix_len = icrc::Running::prefix_len(covered_len);
+        template.crc_function = (self.choose)(template.prefix_len + covered_len);
+        template.crc = icrc::Running::rewind(
+            crc,
+            &template.bytes[constant_len - template.prefix_len..constant_len],
+        );
     }
 }
 
 #[inline(always)]
-fn fits(good: bool) -> Result<(), EmitError> {
-    if good {
+fn check_len(is_valid: bool) -> Result<(), EmitError> {
+    if is_valid {
         Ok(())
     } else {
         Err(EmitError::Invalid(Refusal::BadRoceLength))
@@ -607,7 +636,7 @@ pub struct Segments {
     len: usize,
     pmtu: usize,
     at: usize,
-    done: bool,
+    is_done: bool,
 }
 
 impl Segments {
@@ -619,7 +648,7 @@ impl Segments {
             len,
             pmtu,
             at: 0,
-            done: false,
+            is_done: false,
         }
     }
 
@@ -636,15 +665,15 @@ impl Iterator for Segments {
 
     #[inline]
     fn next(&mut self) -> Option<Segment> {
-        if self.done {
+        if self.is_done {
             return None;
         }
         let left = self.len - self.at;
         let at = self.at;
         let len = left.min(self.pmtu);
         self.at += len;
-        self.done = len == left;
-        let opcode = match (at == 0, self.done) {
+        self.is_done = len == left;
+        let opcode = match (at == 0, self.is_done) {
             (true, true) => Opcode::WriteOnly,
             (true, false) => Opcode::WriteFirst,
             (false, false) => Opcode::WriteMiddle,
@@ -655,4 +684,4 @@ impl Iterator for Segments {
 }
 
 // A template has space for all headers before the extended transport headers; the atomic one is the longest of those.
-const _: () = assert!(MAX_BEGINNING >= 18 + 40 + 8 + BTH_LEN && ATOMIC_LEN > RETH_LEN + IMMEDIATE_LEN);
+const _: () = assert!(MAX_TEMPLATE_LEN >= 18 + 40 + 8 + BTH_LEN && ATOMIC_LEN > RETH_LEN + IMMEDIATE_LEN);

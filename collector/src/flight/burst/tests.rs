@@ -29,7 +29,7 @@ fn the_flow_that_filled_the_queue_comes_first_and_the_one_that_waited_is_named()
     }
     passages.push(passage(5_250, 3, 90, 240));
     passages.push(passage(5_260, 1, 40, 120));
-    let burst = read(passages);
+    let burst = analyse(passages);
     assert_eq!(burst.peak, Some((5_190, Some(100))));
     assert_eq!(burst.begun, 5_010);
     let order: Vec<_> = burst
@@ -54,7 +54,7 @@ fn the_flow_that_filled_the_queue_comes_first_and_the_one_that_waited_is_named()
 
 #[test]
 fn weights_count_and_missing_values_are_missing() {
-    assert_eq!(read(Vec::new()), Burst::default());
+    assert_eq!(analyse(Vec::new()), Burst::default());
     let blank = Passage {
         ts: 7,
         flow: None,
@@ -62,8 +62,8 @@ fn weights_count_and_missing_values_are_missing() {
         latency: None,
         weight: 4,
     };
-    let burst = read(vec![blank]);
-    let part = Part {
+    let burst = analyse(vec![blank]);
+    let part = FlowShare {
         flow: None,
         rise: 4,
         reports: 4,
@@ -88,7 +88,7 @@ fn weights_count_and_missing_values_are_missing() {
             ..passage(ts, 1, 0, latency)
         })
         .to_vec();
-    assert_eq!(read(passages).peak, Some((20, None)));
+    assert_eq!(analyse(passages).peak, Some((20, None)));
 }
 
 /// The packets that pass each queue of a fabric.
@@ -183,8 +183,8 @@ fn bursts_of_random_hosts_are_told_from_the_traffic_around_them() {
         fabric.run_until(SECOND, &mut passing);
         // Where they meet: in front of the receiver, or at the spine that two of them were sent over.
         let deepest = |passages: &Vec<Passage>| passages.iter().map(|passage| passage.occupancy).max();
-        let burst = read(passing.0.into_values().max_by_key(deepest).unwrap());
-        let of_burst = |part: &&Part| part.flow.is_some_and(|flow| flow.dst_port() == Some(9_000));
+        let burst = analyse(passing.0.into_values().max_by_key(deepest).unwrap());
+        let of_burst = |part: &&FlowShare| part.flow.is_some_and(|flow| flow.dst_port() == Some(9_000));
         let guilty = burst.flows.iter().filter(of_burst).count();
         let first = &burst.flows[..guilty];
         assert!(

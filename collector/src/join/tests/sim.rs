@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use wire::FlowKey;
 
-use super::super::set::{Record, order};
+use super::super::set::{SfRecord, order};
 use super::super::{JoinOutput, Joiner, Priority, SfReport};
 use crate::config::{JoinConfig, Units};
 use crate::decode::{EventContext, Head, NO_VALUE, Origin, ReadHops, Reading};
@@ -104,7 +104,7 @@ pub(super) struct Outcome {
 struct Carried {
     packet_id: u16,
     priority: Priority,
-    record: Record,
+    record: SfRecord,
 }
 
 #[derive(Clone, Debug)]
@@ -128,8 +128,8 @@ struct PendingReport {
     priority: Priority,
     packet_id: u16,
     exceeded: bool,
-    carried: Record,
-    own: Option<Record>,
+    carried: SfRecord,
+    own: Option<SfRecord>,
     units: Units,
 }
 
@@ -294,7 +294,7 @@ impl<'p> Simulation<'p> {
                     packet_id,
                     exceeded,
                     carried,
-                    own,
+                    sink_record: own,
                     units,
                 };
                 self.joiner.apply(&part, &mut self.witness);
@@ -309,7 +309,7 @@ impl<'p> Simulation<'p> {
         &route.paths[(route.which)(number)]
     }
 
-    fn record(&self, node: u32, number: u64, time: u64) -> Record {
+    fn record(&self, node: u32, number: u64, time: u64) -> SfRecord {
         let offset = if self.plan.synchronised {
             0
         } else {
@@ -320,12 +320,12 @@ impl<'p> Simulation<'p> {
             latency: number,
             ..Reading::NOTHING
         };
-        Record {
+        SfRecord {
             reading,
             ingress: time + offset,
             egress: NO_VALUE,
             wide: true,
-            ..Record::NOTHING
+            ..SfRecord::NOTHING
         }
     }
 
@@ -447,12 +447,12 @@ impl<'p> Simulation<'p> {
             has_flow: true,
             profile: 0,
         };
-        let place = Record {
+        let place = SfRecord {
             order: order(*number, 0),
             remaining: packet.remaining,
-            ..Record::NOTHING
+            ..SfRecord::NOTHING
         };
-        let placed = |record: Record| Record {
+        let placed = |record: SfRecord| SfRecord {
             order: place.order,
             remaining: place.remaining,
             ..record

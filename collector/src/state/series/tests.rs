@@ -59,8 +59,9 @@ impl Table {
             emits_minutes: true,
         };
         let expired = &mut self.expired;
-        let collect =
-            |key, _: u64, value: Option<u64>, _: &mut dyn Output| expired.push((key, value.unwrap_or(0)));
+        let collect = |removed: RemovedKey, _: &mut dyn Output| {
+            expired.push((removed.key, removed.latest.unwrap_or(0)))
+        };
         self.series
             .close(closing, &mut self.sketches, &mut self.collected, collect);
         self.series

@@ -292,7 +292,7 @@ impl Peers {
             .as_ref()
             .is_some_and(|before| *before != accept.instance);
         if other {
-            translator.renew(number, *links);
+            translator.rewrite_sketches(number, *links);
         }
         let connection = Connection {
             path: Path::new(source.ip(), target.ip(), source.port()),

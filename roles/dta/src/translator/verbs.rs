@@ -12,9 +12,9 @@ use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 use wire::roce::Psn;
 
 /// Maximum number of outstanding requests per queue pair.
-const DEPTH: u32 = 1024;
+const QUEUE_DEPTH: u32 = 1024;
 /// Longest request, bytes. Longer writes are split.
-const SLOT: usize = 8192;
+const MAX_REQUEST_LEN: usize = 8192;
 /// Poll interval of completion queues while requests are outstanding, ns.
 const POLL_INTERVAL: u64 = 1_000_000;
 /// PSN of the peer's first packet, which it never sends.
@@ -76,7 +76,7 @@ struct QueuePairs {
     unreliable: Sender,
     reliable: Sender,
     /// First PSNs of the unreliable and the reliable queue pair.
-    psn: [u32; 2],
+    first_psns: [u32; 2],
 }
 
 impl Verbs {
@@ -89,7 +89,7 @@ impl Verbs {
             offered: None,
             connected: None,
             regions: Vec::new(),
-            outstanding: VecDeque::with_capacity(DEPTH as usize),
+            outstanding: VecDeque::with_capacity(QUEUE_DEPTH as usize),
             state: State::Down,
             event: None,
             stats: Stats::default(),
@@ -120,8 +120,8 @@ impl Verbs {
         if let Some(link) = self.link(collector) {
             link.offered = None;
         }
-        let mut unreliable = self.sender(false)?;
-        let mut reliable = self.sender(true)?;
+        let mut unreliable = self.new_sender(false)?;
+        let mut reliable = self.new_sender(true)?;
         // The next pseudo-random PSNs (an LCG), 24 bits each, which differ from the previous ones.
         self.seed = self.seed.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
         let psn = [self.seed >> 8, self.seed & 0xff_ffff];
@@ -130,17 +130,17 @@ impl Verbs {
         link.offered = Some(QueuePairs {
             unreliable,
             reliable,
-            psn,
+            first_psns,
         });
         let [unreliable, reliable] = [0, 1].map(|index| End {
             queue_pair: numbers[index],
-            psn: Psn::new(psn[index]),
+            psn: Psn::new(first_psns[index]),
         });
         Ok(Offer { unreliable, reliable })
     }
 
-    fn sender(&self, reliable: bool) -> Result<Sender, String> {
-        Sender::new(&self.device, reliable, DEPTH, SLOT).map_err(|error| error.to_string())
+    fn new_sender(&self, reliable: bool) -> Result<Sender, String> {
+        Sender::new(&self.device, reliable, QUEUE_DEPTH, MAX_REQUEST_LEN).map_err(|error| error.to_string())
     }
 
     /// Connects the queue pairs of the last offer, which the collector accepted.
@@ -165,7 +165,7 @@ impl Verbs {
             (&mut pairs.unreliable, unreliable),
             (&mut pairs.reliable, reliable),
         ];
-        for ((sender, queue_pair), own_psn) in ends.into_iter().zip(pairs.psn) {
+        for ((sender, queue_pair), own_psn) in ends.into_iter().zip(pairs.first_psns) {
             let peer = Peer {
                 address: to.path.destination,
                 queue_pair,
@@ -231,7 +231,7 @@ impl VerbsLink {
         let previous = self.connected.take();
         let first = previous.as_ref().map_or(0, |pairs| pairs.reliable.completed());
         let count = self.outstanding.len();
-        let mut data = vec![0; SLOT];
+        let mut data = vec![0; MAX_REQUEST_LEN];
         for request in first..first + count as u64 {
             let Some(outstanding) = self.outstanding.pop_front() else {
                 break;
@@ -300,7 +300,7 @@ impl VerbsLink {
         }
     }
 
-    fn refuse(&mut self, refused: Refused) -> Blocked {
+    fn count_refused(&mut self, refused: Refused) -> Blocked {
         self.stats.refused[refused as usize] += 1;
         match refused {
             Refused::Down => Blocked::Broken,
@@ -340,7 +340,7 @@ impl VerbsLink {
         } else {
             &mut pairs.unreliable
         };
-        let requests = data.len().div_ceil(SLOT).max(1);
+        let requests = data.len().div_ceil(MAX_REQUEST_LEN).max(1);
         if (sender.free_slots() as usize) < requests {
             return Err(if reliable {
                 Refused::RetransmitFull
@@ -349,8 +349,8 @@ impl VerbsLink {
             });
         }
         for request in 0..requests {
-            let start = request * SLOT;
-            let part = &data[start..data.len().min(start + SLOT)];
+            let start = request * MAX_REQUEST_LEN;
+            let part = &data[start..data.len().min(start + MAX_REQUEST_LEN)];
             let is_last = request + 1 == requests;
             let immediate = immediate.filter(|_| is_last);
             if sender
@@ -420,7 +420,7 @@ impl Transport for Verbs {
             .map_or(0, |link| link.credit(reliable));
         Credit {
             messages,
-            bytes: u64::from(messages) * SLOT as u64,
+            bytes: u64::from(messages) * MAX_REQUEST_LEN as u64,
         }
     }
 
@@ -458,7 +458,7 @@ impl Transport for Verbs {
                 }
                 Err(refused)
             })
-            .map_err(|refused| link.refuse(refused))
+            .map_err(|refused| link.count_refused(refused))
     }
 
     fn add(
@@ -474,11 +474,11 @@ impl Transport for Verbs {
             offset,
         };
         link.fetch_add(target, delta)
-            .map_err(|refused| link.refuse(refused))?;
+            .map_err(|refused| link.count_refused(refused))?;
         if immediate.is_some() {
             // There is room: `fetch_add` checked for two requests.
             link.write(target, &[], immediate, true)
-                .map_err(|refused| link.refuse(refused))?;
+                .map_err(|refused| link.count_refused(refused))?;
         }
         Ok(())
     }

@@ -363,7 +363,7 @@ fn check_detector(detector: Detector) -> Result<(), Problem> {
     match dataplane::Filters::new(vec![filter], 1, Units::default()) {
         Ok(_) => Ok(()),
         Err(FilterError::Detector {
-            why: DetectorError::NotPerHop(metric),
+            error: DetectorError::NotPerHop(metric),
             ..
         }) => {
             let message = format!(
@@ -371,7 +371,7 @@ fn check_detector(detector: Detector) -> Result<(), Problem> {
             );
             Err(("metric", message))
         }
-        Err(FilterError::Detector { why, .. }) => Err(("algorithm", why.to_string())),
+        Err(FilterError::Detector { error, .. }) => Err(("algorithm", error.to_string())),
         Err(error) => Err(("algorithm", error.to_string())),
     }
 }

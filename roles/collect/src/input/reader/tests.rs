@@ -181,7 +181,7 @@ fn a_reader_holds_time_back_by_what_the_kernel_may_not_have_published() {
 }
 
 thread_local! {
-    /// How far the clock of the thread's reader was set back, ns.
+    /// Time by which the clock of the thread's reader was set back, ns.
     static SET_BACK: std::cell::Cell<Nanos> = const { std::cell::Cell::new(0) };
 }
 

@@ -83,14 +83,14 @@ watch = ["hop_latency"]
 const MANUAL: &str = "apply = \"manual\"\n";
 const STANDBY: &str = "standby = true\nlease = \"4s\"\npeer = \"10.0.0.9:8080\"\n";
 
-/// How the system's clock runs, and what the manager knows of it.
+/// Steps of the system's clock, and whether the manager mistakes it for the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clock {
-    /// Nobody sets it.
+    /// Nobody sets the clock.
     Undisturbed,
-    /// It is set now and then.
+    /// The clock is set at random times.
     Set,
-    /// Likewise, and the manager takes it for the steady clock.
+    /// The clock is set at random times, and the manager uses it as its steady clock.
     Trusted,
 }
 
@@ -154,7 +154,7 @@ struct Simulation {
     /// Time that has passed, and what the system's clock shows.
     time: u64,
     wall: u64,
-    /// What happens, and when the clock is set.
+    /// Source of the simulated events; `steps` is that of the steps of the clock.
     random: Rng,
     steps: Rng,
     /// The terms of this manager, in their order.
@@ -613,7 +613,7 @@ fn what_a_manager_does_does_not_depend_on_steps_of_the_clock() {
     }
 }
 
-/// What the test above is worth: it finds a manager whose timers follow the system's clock.
+/// Checks that the test above can fail: it detects a manager whose timers follow the system's clock.
 #[test]
 fn a_manager_that_trusts_the_clock_of_the_system_is_found() {
     let runs = [("", 1), (STANDBY, 2)].map(|(text, seed)| {

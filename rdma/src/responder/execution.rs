@@ -7,7 +7,7 @@ use wire::Refusal;
 use wire::roce::{Aeth, Nak, Opcode, Packet, Psn, Syndrome, Transport};
 
 use super::config::Config;
-use super::queue_pair::{Open, QueuePair, QueuePairState};
+use super::queue_pair::{OpenMessage, QueuePair, QueuePairState};
 use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
 use super::{Completion, Output};
@@ -23,7 +23,7 @@ pub(super) enum Verdict {
 }
 
 /// Borrowed state for the execution of one packet.
-pub(super) struct Work<'a, O> {
+pub(super) struct PacketExecution<'a, O> {
     pub(super) config: &'a Config,
     pub(super) regions: &'a Regions,
     pub(super) stats: &'a mut Stats,
@@ -31,16 +31,34 @@ pub(super) struct Work<'a, O> {
 }
 
 /// A validated packet of a write.
-struct Step {
-    /// The region's index and the payload's offset in its memory; `None` if the message is empty.
-    target: Option<(u8, u64)>,
+struct ValidWrite {
+    message: Message,
+    /// Offset of the payload in the region's memory.
+    payload_offset: u64,
     /// The unfinished message after this packet; `None` if the message is complete.
-    open: Option<Open>,
-    /// The message's region index, the offset of its first byte in the memory, and its length in bytes.
-    message: (Option<u8>, u64, u32),
+    open_message: Option<OpenMessage>,
 }
 
-impl<O: Output> Work<'_, O> {
+/// The target of a write message.
+#[derive(Clone, Copy)]
+struct Message {
+    /// Index of the region; `None` if the message is empty.
+    region: Option<u8>,
+    /// Offset of the message's first byte in the region's memory.
+    start: u64,
+    /// Length of the message, bytes.
+    len: u32,
+}
+
+impl Message {
+    const EMPTY: Self = Self {
+        region: None,
+        start: 0,
+        len: 0,
+    };
+}
+
+impl<O: Output> PacketExecution<'_, O> {
     /// Executes a packet if it comes from the peer and fits the queue pair's state and transport.
     #[inline]
     pub(super) fn execute(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
@@ -56,34 +74,34 @@ impl<O: Output> Work<'_, O> {
             return Verdict::Dropped(Reason::WrongTransport);
         }
         if queue_pair.transport == Transport::Rc {
-            self.reliable(queue_pair, packet)
+            self.execute_rc(queue_pair, packet)
         } else {
-            self.unreliable(queue_pair, packet)
+            self.execute_uc(queue_pair, packet)
         }
     }
 
     // Unreliable connections (UC).
 
     #[inline]
-    fn unreliable(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
+    fn execute_uc(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         let psn = packet.bth.psn;
-        let begins = begins(packet.bth.opcode);
+        let is_first = is_first(packet.bth.opcode);
         let ahead = psn.distance(queue_pair.expected);
         if ahead != 0 {
             self.count_gap(ahead);
         }
         // The rest of an unfinished message is lost after a gap, and when another message begins.
-        if ahead != 0 || begins {
-            self.abandon(queue_pair);
+        if ahead != 0 || is_first {
+            self.abandon_message(queue_pair);
         }
         queue_pair.expected = psn.next();
-        if !begins && queue_pair.open.is_none() {
+        if !is_first && queue_pair.open_message.is_none() {
             return Verdict::Dropped(Reason::FirstMissing);
         }
-        match self.run(queue_pair, packet) {
+        match self.execute_request(queue_pair, packet) {
             Ok(_) => Verdict::Executed,
             Err(reason) => {
-                self.abandon(queue_pair);
+                self.abandon_message(queue_pair);
                 Verdict::Dropped(reason)
             }
         }
@@ -100,8 +118,8 @@ impl<O: Output> Work<'_, O> {
         }
     }
 
-    fn abandon(&mut self, queue_pair: &mut QueuePair) {
-        if queue_pair.open.take().is_some() {
+    fn abandon_message(&mut self, queue_pair: &mut QueuePair) {
+        if queue_pair.open_message.take().is_some() {
             self.stats.abandoned += 1;
         }
     }
@@ -109,7 +127,7 @@ impl<O: Output> Work<'_, O> {
     // Reliable connections (RC).
 
     #[inline]
-    fn reliable(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
+    fn execute_rc(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         let ahead = packet.bth.psn.distance(queue_pair.expected);
         if ahead > 0 {
             if !queue_pair.nak_sent {
@@ -118,13 +136,13 @@ impl<O: Output> Work<'_, O> {
             return Verdict::Dropped(Reason::Ahead);
         }
         if ahead < 0 {
-            return self.duplicate(queue_pair, packet);
+            return self.answer_duplicate(queue_pair, packet);
         }
         let psn = packet.bth.psn;
         match if packet.atomic.is_some() {
-            self.add(queue_pair, packet)
+            self.fetch_add(queue_pair, packet)
         } else {
-            self.run(queue_pair, packet)
+            self.execute_request(queue_pair, packet)
         } {
             Ok(original) => {
                 queue_pair.nak_sent = false;
@@ -143,12 +161,12 @@ impl<O: Output> Work<'_, O> {
     }
 
     /// Answers a duplicate without executing it again.
-    fn duplicate(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
+    fn answer_duplicate(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         if packet.atomic.is_none() {
             queue_pair.ack_due = true;
             return Verdict::Duplicate;
         }
-        match queue_pair.saved(packet.bth.psn) {
+        match queue_pair.saved_atomic(packet.bth.psn) {
             Some(original) => {
                 self.respond_atomic(queue_pair, packet.bth.psn, original);
                 Verdict::Duplicate
@@ -166,7 +184,7 @@ impl<O: Output> Work<'_, O> {
         self.send_nak(queue_pair, syndrome);
         if reason != Reason::NoReceive {
             queue_pair.state = QueuePairState::Error;
-            self.abandon(queue_pair);
+            self.abandon_message(queue_pair);
         }
     }
 
@@ -174,7 +192,11 @@ impl<O: Output> Work<'_, O> {
 
     /// Executes a packet of a write or a send. Returns `Ok(None)`: only atomic operations have a result.
     #[inline]
-    fn run(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
+    fn execute_request(
+        &mut self,
+        queue_pair: &mut QueuePair,
+        packet: &Packet<'_>,
+    ) -> Result<Option<u64>, Reason> {
         let opcode = packet.bth.opcode;
         if let Some(fault) = packet.fault {
             return Err(if fault == Refusal::BadRoceOpcode {
@@ -183,7 +205,7 @@ impl<O: Output> Work<'_, O> {
                 Reason::BadLength
             });
         }
-        if begins(opcode) == queue_pair.open.is_some() {
+        if is_first(opcode) == queue_pair.open_message.is_some() {
             return Err(Reason::BadSequence);
         }
         let needs_receive = packet.immediate.is_some() || opcode == Opcode::SendOnly;
@@ -193,48 +215,54 @@ impl<O: Output> Work<'_, O> {
         if opcode == Opcode::SendOnly {
             return self.send(queue_pair, packet);
         }
-        let mut step = self.check(queue_pair, packet)?;
-        if let Some((index, at)) = step.target
-            && let Some(entry) = self.regions.at(index)
+        let mut write = self.validate_write(queue_pair, packet)?;
+        if let Some(region) = write.message.region
+            && let Some(entry) = self.regions.at(region)
         {
-            self.store(entry, at, packet.payload, queue_pair.open, &mut step);
+            self.store_payload(entry, packet.payload, queue_pair.open_message, &mut write);
         }
-        queue_pair.open = step.open;
-        if step.open.is_none() {
+        queue_pair.open_message = write.open_message;
+        if write.open_message.is_none() {
             queue_pair.complete();
             self.stats.messages += 1;
             if let Some(immediate) = packet.immediate {
-                self.notify(queue_pair, &step, immediate);
+                self.notify(queue_pair, &write, immediate);
             }
         }
         Ok(None)
     }
 
-    /// Stores a packet's payload at memory offset `at`; `open` is the unfinished message before this packet.
+    /// Stores a packet's payload. `previous` is the unfinished message before this packet.
     #[inline]
-    fn store(&mut self, entry: &Entry, at: u64, payload: &[u8], open: Option<Open>, step: &mut Step) {
+    fn store_payload(
+        &mut self,
+        entry: &Entry,
+        payload: &[u8],
+        previous: Option<OpenMessage>,
+        write: &mut ValidWrite,
+    ) {
         self.stats.bytes += payload.len() as u64;
-        let start = step.message.1;
-        let done = open.map_or(0, |open| open.done);
-        let mut head = open.map_or(0, |open| open.head);
-        match &mut step.open {
-            None if open.is_none() => entry.store(at, payload),
-            None => entry.store_part(start, done, payload, true, &mut head),
-            Some(next) => {
-                entry.store_part(start, done, payload, false, &mut head);
-                next.head = head;
+        let start = write.message.start;
+        let received = previous.map_or(0, |message| message.received);
+        let mut head = previous.map_or(0, |message| message.head);
+        match &mut write.open_message {
+            None if previous.is_none() => entry.store(write.payload_offset, payload),
+            None => entry.store_part(start, received, payload, true, &mut head),
+            Some(message) => {
+                entry.store_part(start, received, payload, false, &mut head);
+                message.head = head;
             }
         }
     }
 
     /// Completes a message with an immediate value: consumes a receive and informs the output.
-    fn notify(&mut self, queue_pair: &mut QueuePair, step: &Step, immediate: u32) {
+    fn notify(&mut self, queue_pair: &mut QueuePair, write: &ValidWrite, immediate: u32) {
         queue_pair.receives -= 1;
         self.stats.completions += 1;
-        let (index, at, len) = step.message;
-        let location = index
-            .and_then(|index| self.regions.at(index))
-            .map(|entry| (entry.region, entry.offset(at)));
+        let Message { region, start, len } = write.message;
+        let location = region
+            .and_then(|region| self.regions.at(region))
+            .map(|entry| (entry.region, entry.region_offset(start)));
         self.out.complete(&Completion {
             queue_pair: queue_pair.number,
             immediate,
@@ -258,83 +286,92 @@ impl<O: Output> Work<'_, O> {
 
     /// Validates a packet of a write: its region, its range, and its length against the message's progress.
     #[inline]
-    fn check(&self, queue_pair: &QueuePair, packet: &Packet<'_>) -> Result<Step, Reason> {
+    fn validate_write(&self, queue_pair: &QueuePair, packet: &Packet<'_>) -> Result<ValidWrite, Reason> {
         let len = packet.payload.len() as u32;
-        let ends = ends(packet.bth.opcode);
-        let (index, start, total, done) = match (&packet.reth, queue_pair.open) {
-            (Some(reth), _) if reth.len == 0 => (None, 0, 0, 0),
+        let is_last = is_last(packet.bth.opcode);
+        let (message, received) = match (&packet.reth, queue_pair.open_message) {
+            (Some(reth), _) if reth.len == 0 => (Message::EMPTY, 0),
             (Some(reth), _) => {
-                let (index, at) = self
+                let (region, start) = self
                     .regions
                     .find(reth.rkey, reth.address, reth.len, Access::Write)?;
-                (Some(index), at, reth.len, 0)
+                let message = Message {
+                    region: Some(region),
+                    start,
+                    len: reth.len,
+                };
+                (message, 0)
             }
             (None, Some(open)) => {
                 // The region may have been deregistered and its index reused.
                 self.regions
                     .at(open.index)
-                    .filter(|entry| entry.has(open.rkey))
+                    .filter(|entry| entry.has_rkey(open.rkey))
                     .ok_or(Reason::BadRkey)?;
-                (Some(open.index), open.start, open.total, open.done)
+                let message = Message {
+                    region: Some(open.index),
+                    start: open.start,
+                    len: open.len,
+                };
+                (message, open.received)
             }
             (None, None) => return Err(Reason::BadSequence),
         };
-        let left = total - done;
-        let good = if ends {
-            len == left && len <= queue_pair.mtu
+        let remaining = message.len - received;
+        let has_expected_len = if is_last {
+            len == remaining && len <= queue_pair.mtu
         } else {
-            len == queue_pair.mtu && len < left
+            len == queue_pair.mtu && len < remaining
         };
-        if !good {
+        if !has_expected_len {
             return Err(Reason::BadLength);
         }
-        let at = start + u64::from(done);
-        let open = match index {
-            Some(index) if !ends => {
+        let open_message = match message.region {
+            Some(index) if !is_last => {
                 let rkey = packet
                     .reth
                     .as_ref()
                     .map(|reth| reth.rkey)
-                    .or(queue_pair.open.map(|open| open.rkey));
-                Some(Open {
+                    .or(queue_pair.open_message.map(|open| open.rkey));
+                Some(OpenMessage {
                     index,
                     rkey: rkey.unwrap_or(0),
-                    start,
+                    start: message.start,
                     head: 0,
-                    total,
-                    done: done + len,
+                    len: message.len,
+                    received: received + len,
                 })
             }
             _ => None,
         };
-        Ok(Step {
-            target: index.map(|index| (index, at)),
-            open,
-            message: (index, start, total),
+        Ok(ValidWrite {
+            message,
+            payload_offset: message.start + u64::from(received),
+            open_message,
         })
     }
 
     /// Executes a fetch-and-add. Saves its result, so that a duplicate gets the same response.
-    fn add(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
+    fn fetch_add(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         if packet.fault.is_some() {
             return Err(Reason::BadLength);
         }
-        if queue_pair.open.is_some() {
+        if queue_pair.open_message.is_some() {
             return Err(Reason::BadSequence);
         }
         let atomic = packet.atomic.as_ref().ok_or(Reason::BadLength)?;
-        let (index, at) = self
+        let (region, offset) = self
             .regions
             .find(atomic.rkey, atomic.address, 8, Access::Atomic)?;
         if !atomic.address.is_multiple_of(8) {
             return Err(Reason::Misaligned);
         }
-        let entry = self.regions.at(index).ok_or(Reason::BadRkey)?;
+        let entry = self.regions.at(region).ok_or(Reason::BadRkey)?;
         let original = entry
             .memory
-            .fetch_add(at, atomic.add)
+            .fetch_add(offset, atomic.add)
             .map_err(|_| Reason::Misaligned)?;
-        queue_pair.save(packet.bth.psn, original);
+        queue_pair.save_atomic(packet.bth.psn, original);
         queue_pair.complete();
         self.stats.messages += 1;
         self.stats.fetch_adds += 1;
@@ -353,12 +390,12 @@ impl<O: Output> Work<'_, O> {
 
     fn send_nak(&mut self, queue_pair: &mut QueuePair, syndrome: Syndrome) {
         // Index in `Stats::naks`.
-        let kind = match syndrome {
+        let nak_kind = match syndrome {
             Syndrome::Nak(Nak::SequenceError) => 0,
             Syndrome::Rnr(_) => 1,
             _ => 2,
         };
-        self.stats.naks[kind] += 1;
+        self.stats.naks[nak_kind] += 1;
         // A NAK also acknowledges everything before it.
         queue_pair.ack_due = false;
         queue_pair.nak_sent = true;
@@ -392,7 +429,7 @@ impl<O: Output> Work<'_, O> {
 
 /// Returns whether a packet is the first of a message.
 #[inline]
-fn begins(opcode: Opcode) -> bool {
+fn is_first(opcode: Opcode) -> bool {
     !matches!(
         opcode,
         Opcode::WriteMiddle | Opcode::WriteLast | Opcode::WriteLastImmediate
@@ -401,7 +438,7 @@ fn begins(opcode: Opcode) -> bool {
 
 /// Returns whether a packet is the last of a message.
 #[inline]
-fn ends(opcode: Opcode) -> bool {
+fn is_last(opcode: Opcode) -> bool {
     !matches!(opcode, Opcode::WriteFirst | Opcode::WriteMiddle)
 }
 
