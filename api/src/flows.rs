@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
-use collector::{Collector, FlowOrder, FlowPage, FlowQuery, FlowRank, FlowRow, FlowSummary, event::Basis};
+use collector::{Collector, FlowOrder, FlowRank, FlowRow, FlowSummary, event::Basis};
 use detect::Metric;
 use filter::{Facts, Filter, View};
 use store::FlowFilter;
@@ -15,7 +15,9 @@ use wire::FlowKey;
 use super::{
     context::Context,
     cursor::{self, format_cursor, parse_cursor},
-    filters, names,
+    filters,
+    flow_list::{FlowPage, FlowQuery},
+    names,
     page::{self, Prepared},
     params::{Form, PAST_FROM, PAST_TO, Param, Params, Segment},
     past,
@@ -154,7 +156,7 @@ async fn select_by_summary(
     condition: Option<Arc<Filter>>,
 ) -> Result<MatchingFlows, Refusal> {
     let page = page::compute(context, move || {
-        FlowPage::select_where(index.flows(), &query, |flow| {
+        FlowPage::select(index.flows(), &query, |flow| {
             condition
                 .as_ref()
                 .is_none_or(|condition| condition.matches(&facts_of(flow)))
@@ -191,7 +193,7 @@ async fn select_by_hops(
         let chunk_query = query.clone();
         let chunk_condition = Arc::clone(condition);
         let page = page::compute(context, move || {
-            FlowPage::select_where(chunk_index.flows(), &chunk_query, |flow| {
+            FlowPage::select(chunk_index.flows(), &chunk_query, |flow| {
                 !chunk_condition.excludes(&facts_of(flow))
             })
         })

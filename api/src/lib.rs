@@ -12,6 +12,7 @@ mod context;
 mod cursor;
 mod dta;
 mod filters;
+mod flow_list;
 mod flows;
 mod guard;
 mod holds;

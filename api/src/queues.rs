@@ -12,8 +12,8 @@ use std::{
 };
 
 use axum::extract::State;
-use collector::flight::burst::{self, Burst, Passage};
 use detect::Metric;
+use store::burst::{self, Burst, Passage};
 use store::{HeatFilter, MAX_COLUMNS, PassageRow, QueueFilter, RecordingWindow};
 use wire::FlowKey;
 

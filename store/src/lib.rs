@@ -93,6 +93,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+pub mod burst;
 mod check;
 mod config;
 mod directory;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::burst::Passage;
 use collector::event::{Kind, Nanos};
-use collector::flight::burst::Passage;
 use detect::Metric;
 use rusqlite::{Connection, Row, params};
 use wire::FlowKey;

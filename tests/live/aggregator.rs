@@ -17,7 +17,7 @@ use wire::aggregate::Kind;
 use crate::support::{TempDir, command, hex, hopwise, text};
 
 /// Time limit of every step.
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A running aggregator and the socket that receives its aggregates.
 struct Stage {
@@ -97,7 +97,7 @@ impl Stage {
             if done(&view) {
                 return view;
             }
-            thread::yield_now();
+            crate::support::pause();
         }
         panic!("{}", self.get("/api/v1/aggregator").1);
     }

@@ -383,6 +383,7 @@ pub(super) fn wait_for_stored(server: &Server, number: u32) {
     let start = Instant::now();
     while !stored(server).contains(&number.into()) {
         assert!(start.elapsed() < TIMEOUT, "{number} is never stored");
+        crate::support::pause();
     }
 }
 

@@ -131,6 +131,7 @@ pub(super) fn exported(
             return view["exports"][0].clone();
         }
         assert!(start.elapsed() < TIMEOUT, "never {what}: {view:#}");
+        crate::support::pause();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Exports of the whole program to a webhook and to Alertmanager.
 
-use std::{fs, process::Command, thread, time::Instant};
+use std::{fs, process::Command, time::Instant};
 
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ fn the_stream_of_alerts_has_rules_and_nothing_else() {
             break;
         }
         assert!(start.elapsed() < TIMEOUT, "never in = out = {events}: {stage}");
-        thread::yield_now();
+        crate::support::pause();
     }
 }
 
@@ -187,7 +187,7 @@ fn alerts(port: u16, what: &str, done: impl Fn(&[Value]) -> bool) -> Vec<Value> 
             return all;
         }
         assert!(start.elapsed() < TIMEOUT, "never {what}: {all:#?}");
-        thread::yield_now();
+        crate::support::pause();
     }
 }
 

@@ -1,6 +1,6 @@
 //! The stream `hops` of the whole program.
 
-use std::{collections::BTreeMap, fs, thread, time::Instant};
+use std::{collections::BTreeMap, fs, time::Instant};
 
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ fn counted(server: &Server, expected: [u64; 2]) {
             return;
         }
         assert!(start.elapsed() < TIMEOUT, "never {expected:?}: {stage}");
-        thread::yield_now();
+        crate::support::pause();
     }
 }
 
@@ -124,7 +124,7 @@ fn hops_that_wait_survive_a_stop() {
             break;
         }
         assert!(start.elapsed() < TIMEOUT, "{}", spool.display());
-        thread::yield_now();
+        crate::support::pause();
     }
 }
 

@@ -152,6 +152,7 @@ impl Kafka {
         let start = Instant::now();
         while !kafka.kcat(&["-L"]).contains(&all) {
             assert!(start.elapsed() < TIMEOUT, "never{all}");
+            crate::support::pause();
         }
         Some(kafka)
     }

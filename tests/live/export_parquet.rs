@@ -4,7 +4,6 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    thread,
     time::Instant,
 };
 
@@ -136,7 +135,7 @@ fn files_of_parquet_are_whole_and_have_each_record_once_after_kills() {
         let (start, before) = (Instant::now(), files(&lake).len());
         while files(&lake).len() < before + 2 {
             assert!(start.elapsed() < TIMEOUT, "no files in {}", lake.display());
-            thread::yield_now();
+            crate::support::pause();
         }
         server.signal("-KILL");
         let (_, kept) = server.stop();

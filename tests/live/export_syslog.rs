@@ -1,6 +1,6 @@
 //! Exports to syslog.
 
-use std::{fs, process::Command, thread, time::Instant};
+use std::{fs, process::Command, time::Instant};
 
 use super::{
     export::{exported, own},
@@ -71,7 +71,7 @@ impl Rsyslog {
                 return lines;
             }
             assert!(start.elapsed() < TIMEOUT, "{} of {count}: {text}", lines.len());
-            thread::yield_now();
+            crate::support::pause();
         }
     }
 }

@@ -535,6 +535,7 @@ fn no_program_and_no_map_is_left_behind() {
                 start.elapsed() < server::TIMEOUT,
                 "{end} {settings}: {left:?} left of {ids:?}"
             );
+            crate::support::pause();
         }
     }
 }

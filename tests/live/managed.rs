@@ -204,6 +204,7 @@ impl Fabric {
                 "no packet arrives: {:#}",
                 self.manager.get("/api/v1/devices")
             );
+            crate::support::pause();
         }
     }
 
@@ -631,6 +632,7 @@ fn the_rule_of_an_intent_is_evaluated_for_its_flows() {
             "{:#}",
             fabric.manager.get("/api/v1/intents")
         );
+        crate::support::pause();
     }
     // One that comes does not end the others, nor make them events again.
     put("short", 5000, "hops < 9");
@@ -641,6 +643,7 @@ fn the_rule_of_an_intent_is_evaluated_for_its_flows() {
             "{:#}",
             fabric.manager.get("/api/v1/intents")
         );
+        crate::support::pause();
     }
     assert_eq!(
         (rules("rule_on"), rules("rule_off")),
@@ -749,6 +752,7 @@ fn a_rule_that_becomes_true_is_followed_by_more_detail() {
             "{measured} {denied} {:#}",
             fabric.manager.get("/api/v1/intents")
         );
+        crate::support::pause();
     }
     // It ends by itself, and leaves nothing.
     while child().is_some() {
@@ -758,6 +762,7 @@ fn a_rule_that_becomes_true_is_followed_by_more_detail() {
             "{:#}",
             fabric.manager.get("/api/v1/intents")
         );
+        crate::support::pause();
     }
     fabric.wait_for_devices("in sync without it", |device| {
         let rules = device["rules"]

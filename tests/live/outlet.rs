@@ -96,6 +96,7 @@ fn arrives(kafka: &Kafka, engine: &ClickHouse, stream: &str, unreadable: usize) 
     let expected = kafka.count(stream) - unreadable;
     while rows() != expected.to_string() {
         assert!(start.elapsed() < TIMEOUT, "{} of {expected} {stream}", rows());
+        crate::support::pause();
     }
 }
 
@@ -278,6 +279,7 @@ fn has_kept_three(outlet: &Server) {
     let start = Instant::now();
     while sum(outlet, "rejected") != 3 {
         assert!(start.elapsed() < TIMEOUT, "{:#}", outlet.json("/api/v1/exports"));
+        crate::support::pause();
     }
     let mut lines = rejected(outlet);
     lines.sort_by_key(|line| line["offset"].as_u64());
@@ -339,6 +341,7 @@ fn kafka_messages_that_nobody_can_read_are_kept_and_the_rest_is_passed_on() {
     let error = || outlet.json("/api/v1/exports")["exports"][0]["last_error"].clone();
     while error() != "Kafka has no topic hopwise.events.v1; `hopwise schema apply` creates it" {
         assert!(start.elapsed() < TIMEOUT, "{}", error());
+        crate::support::pause();
     }
     let server = Server::start(&config);
     apply(&server.path("hopwise.toml"), "bus");
@@ -417,6 +420,7 @@ fn a_file_that_cannot_be_written_now_holds_up_only_its_partition() {
                 "{name} of {partition}: {:#}",
                 outlet.json("/api/v1/exports")
             );
+            crate::support::pause();
         }
     };
     kafka.write("events", 1, "this is none\n");

@@ -84,7 +84,7 @@ impl Process {
                 "no server: {ended:?}\n{}",
                 log()
             );
-            thread::yield_now();
+            crate::support::pause();
         }
     }
 

@@ -258,7 +258,7 @@ fn hosts_notice_nothing_and_the_collector_receives_all_reports() {
     );
     // A virtual machine may lose packets when its CPUs are descheduled, but not three times in a row.
     let lost = [0; 3].map(|_| {
-        let udp = line.iperf(HOSTS[1][0], &["-t", "1", "-u", "-b", "20M", "-l", "1000"]);
+        let udp = line.iperf(HOSTS[1][0], &["-t", "1", "-u", "-b", "5M", "-l", "1000"]);
         udp["end"]["sum"]["lost_percent"]
             .as_f64()
             .unwrap_or_else(|| panic!("{udp:#}"))
@@ -448,6 +448,7 @@ fn reload(server: &Server, file: &str, done: impl Fn(&Value) -> bool) {
     let start = Instant::now();
     while !done(&server.json("/api/v1/switch")) {
         assert!(start.elapsed() < TIMEOUT, "{file}");
+        crate::support::pause();
     }
 }
 

@@ -142,6 +142,7 @@ impl Unprivileged {
                 return store;
             }
             assert!(start.elapsed() < TIMEOUT, "never {state}: {store}");
+            crate::support::pause();
         }
     }
 
@@ -157,6 +158,7 @@ impl Unprivileged {
         let start = Instant::now();
         while stage(&self.status(), "state")["in"] != before + u64::from(MORE) {
             assert!(start.elapsed() < TIMEOUT, "{:#}", self.status());
+            crate::support::pause();
         }
     }
 
@@ -184,6 +186,7 @@ impl Unprivileged {
             // At most as many as the link can queue while its other end is not scheduled.
             while seq % 128 == 127 && came(&self.status()) <= u64::from(seq) {
                 assert!(start.elapsed() < TIMEOUT, "{seq}");
+                crate::support::pause();
             }
         }
         loop {
@@ -195,6 +198,7 @@ impl Unprivileged {
                 return status;
             }
             assert!(start.elapsed() < TIMEOUT, "{status:#}");
+            crate::support::pause();
         }
     }
 

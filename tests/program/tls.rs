@@ -267,7 +267,7 @@ fn a_manager_reaches_devices_over_tls_and_says_why_not() {
             return;
         }
         assert!(begun.elapsed() < crate::support::server::TIMEOUT, "{texts:#?}");
-        std::thread::yield_now();
+        crate::support::pause();
     }
 }
 

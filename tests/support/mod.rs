@@ -72,6 +72,12 @@ pub(crate) fn public_copy(directory: &TempDir) -> PathBuf {
     copy
 }
 
+/// Waits between two looks at something that is awaited: on a slow machine, looking without a pause takes the time of what is awaited.
+#[allow(dead_code, reason = "not every test program waits")]
+pub(crate) fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(5));
+}
+
 /// A temporary directory, removed on drop.
 #[derive(Debug)]
 pub(crate) struct TempDir(PathBuf);

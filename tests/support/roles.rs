@@ -17,7 +17,7 @@ use wire::dta::{Base, Operation, Priority, Report};
 use crate::support::{command, hex, text, tls};
 
 /// Time limit of every step.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A connection with or without TLS.
 trait Stream: Read + Write {}
@@ -162,7 +162,7 @@ impl Program {
                 return view;
             }
             assert!(begun.elapsed() < TIMEOUT, "never {what}: {view:#}");
-            thread::yield_now();
+            crate::support::pause();
         }
     }
 

@@ -17,7 +17,7 @@ use wire::{Dialect, Flags, Hop, Layout, int::header::Md10, int::shim::Shim1, rep
 use crate::support::{TempDir, command};
 
 /// Time limit of every step.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A hopwise with a directory of its own. Killed when dropped.
 #[derive(Debug)]
@@ -322,6 +322,7 @@ impl Server {
                 return status;
             }
             assert!(start.elapsed() < TIMEOUT, "never {what}: {status:#}");
+            crate::support::pause();
         }
     }
 
@@ -358,7 +359,7 @@ impl Server {
                 break status;
             }
             assert!(start.elapsed() < TIMEOUT, "does not stop");
-            thread::yield_now();
+            crate::support::pause();
         };
         let directory = std::mem::replace(&mut self.directory, TempDir::new());
         (status, directory)

@@ -91,7 +91,13 @@ test('parallel links are one edge, with the values of the busier one', () => {
 
 test('values through the metrics; never reported is null, not zero', () => {
   const spread = { latest: 500, min: 1, max: 2000, p50: 1, p99: 1200 };
-  const queues = [3, 9].map((occupancy, queue) => ({ queue, occupancy: 0, max: occupancy, unit: 'cells' }));
+  const queues = [3, 9].map((occupancy, queue) => ({
+    queue,
+    interface: null,
+    occupancy: 0,
+    max: occupancy,
+    unit: 'cells',
+  }));
   const node: Node = {
     node: 1,
     name: 'leaf-1',

@@ -296,7 +296,7 @@ impl From<&RecordingRow> for RecordingView {
 
 impl PartView {
     /// Creates the view of a flow's part in a burst, with the nodes of its path.
-    pub fn new(share: &collector::flight::burst::FlowShare, nodes: &[u32]) -> Self {
+    pub fn new(share: &store::burst::FlowShare, nodes: &[u32]) -> Self {
         Self {
             flow: share.flow.map(Flow::from),
             text: share.flow.map(|flow| flow.to_string()),

@@ -89,7 +89,7 @@ fn nearest(ns: i128, wrap: i128, expected: i128) -> i128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use collector::flight::burst::Passage;
+    use store::burst::Passage;
 
     const SECOND: u64 = 1_000_000_000;
 

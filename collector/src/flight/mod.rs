@@ -5,10 +5,7 @@
 //! that the operator cares about is a [`Trigger`]. Triggers that are close together form a [`Window`] of time, and the reports
 //! of that window that concern one of its triggers are recorded ([`Selection`]): all of them, or every second, fourth, … if
 //! there are too many. The [`Recording`] states what was left out.
-//!
-//! [`burst`] analyses a recording of a queue: which flows filled it, and which waited in it.
 
-pub mod burst;
 mod ring;
 mod selection;
 mod window;

@@ -36,3 +36,30 @@ impl FlowSummary {
         (self.latency != NO_VALUE).then_some(self.latency)
     }
 }
+
+/// Sort order of flows, in descending order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowOrder {
+    /// By the time of the latest report.
+    LastSeen,
+    /// By the latest flow latency; flows without one are last.
+    Latency,
+    /// By the number of reports.
+    Reports,
+}
+
+impl FlowOrder {
+    /// Returns the value by which a flow is ordered.
+    #[inline]
+    pub fn value(self, flow: &FlowSummary) -> u64 {
+        match self {
+            Self::LastSeen => flow.last_seen,
+            Self::Latency => flow.flow_latency().unwrap_or(0),
+            Self::Reports => flow.reports,
+        }
+    }
+}
+
+/// Position of a flow in an order: (value, flow id).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FlowRank(pub u64, pub u64);

@@ -10,7 +10,6 @@ mod expiring;
 mod fabric;
 mod filter;
 mod ioam;
-mod lists;
 mod load;
 mod paths;
 mod postcards;

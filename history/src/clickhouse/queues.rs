@@ -1,9 +1,10 @@
 //! Queues over time from ClickHouse: heat maps from rollups, packets from hops, and drops. Heat maps are accumulated by the
 //! same code as for the local store.
 
-use collector::{Drop, flight::burst::Passage};
+use collector::Drop;
 use export::record::Stream;
 use serde::Deserialize;
+use store::burst::Passage;
 use store::{Heat, HeatCells, HeatFilter, HeatKey, PassageRow, QueueFilter};
 use tokio::time::Instant;
 

@@ -1,10 +1,10 @@
 //! Queues over time: heat maps, recordings of the flight recorder, and packets that passed a queue.
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
-use collector::flight::burst::Passage;
 use collector::flight::{Recording, Trigger};
 use collector::{Batch, Event, Output as _, Rollup};
 use detect::Metric;
+use store::burst::Passage;
 use store::{
     Config, Heat, HeatFilter, HeatKey, HeatRow, PassageRow, QueueFilter, Reader, RecordingRow,
     RecordingWindow, ReportRow, Store,

@@ -28,6 +28,7 @@ fn a_budget_is_kept_by_raising_the_threshold() {
             "{:#}",
             fabric.manager.get("/api/v1/intents")
         );
+        crate::support::pause();
     }
     let history = fabric.manager.get("/api/v1/domain/history?subject=web");
     let moves: Vec<_> = history["history"]
@@ -161,6 +162,7 @@ fn a_share_of_the_packets_is_measured() {
             "{:#}",
             fabric.manager.get("/api/v1/intents")
         );
+        crate::support::pause();
     }
     fabric.manager.wait("/api/v1/intents/web", "a share", |view| {
         fabric.deliver();

@@ -236,6 +236,8 @@ export type Burst = {
   drops: Array<DropCount>;
   /** The flows, the one with the most packets in the rise first. */
   flows: Array<BurstFlow>;
+  /** Egress interface of the queue, or null for all. */
+  interface: number | null;
   /** In a console: sentences that name missing data and where to find it. */
   lacks?: Array<string>;
   /** Greatest occupancy in the rollups of the time, in the device's unit; null if there are none. If the stored reports reach less than half of it, they are not those of the burst: `flows` says who used the queue, and not who filled it. */
@@ -1878,6 +1880,8 @@ export type Postcards = {
 
 /** A queue of a node. */
 export type Queue = {
+  /** Egress interface of the queue, or null if the reports have none. */
+  interface: number | null;
   /** Largest occupancy, in the unit of the device. */
   max: number | null;
   /** Last occupancy, in the unit of the device. */

@@ -5,7 +5,6 @@ import { hands } from '../hands';
 import { atCollectors } from '../elsewhere';
 import { h, panel, setText, show } from '../lib/dom';
 import { bothTimes, count, dateTime, duration, flowName, pathText, plural, reasonOf } from '../lib/format';
-import { names } from '../lib/names';
 import type { Sheet } from '../lib/sheet';
 import { LiveTable, type CellView } from '../lib/table';
 import { live } from '../live';

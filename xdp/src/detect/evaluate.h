@@ -129,6 +129,12 @@ static inline_always u64 flow_latency(const struct report *r, const struct eval_
     return total;
 }
 
+/* The key of the queue that a hop's value belongs to: id << 24 | level. */
+static inline_always u64 hop_queue_key(const struct hop *hop, u32 value)
+{
+    return queue_key(hop->node, value >> 24, egress_of(hop->link, hop->level_2));
+}
+
 /* The checks of a hop are global functions, which the verifier checks once, independent of their callers. */
 
 /* Whether the queue and link values of a hop are within their thresholds. */
@@ -140,10 +146,10 @@ noinline int others_are_quiet(const struct hop *hop, const struct thresholds *t)
         !metric_is_quiet(METRIC_LINK, metric_key(hop->node, egress_of(hop->link, hop->level_2)), hop->utilization,
                          t->of[LINK_UTILIZATION]))
         return 0;
-    if (hop->queue != ABSENT && !metric_is_quiet(METRIC_QUEUE, queue_key(hop->node, hop->queue >> 24, egress_of(hop->link, hop->level_2)),
-                                                 hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
+    if (hop->queue != ABSENT &&
+        !metric_is_quiet(METRIC_QUEUE, hop_queue_key(hop, hop->queue), hop->queue & 0xffffff, t->of[QUEUE_OCCUPANCY]))
         return 0;
-    return hop->congestion == ABSENT || metric_is_quiet(METRIC_CONGESTION, queue_key(hop->node, hop->congestion >> 24, egress_of(hop->link, hop->level_2)),
+    return hop->congestion == ABSENT || metric_is_quiet(METRIC_CONGESTION, hop_queue_key(hop, hop->congestion),
                                                         hop->congestion & 0xffffff, t->of[QUEUE_CONGESTION]);
 }
 
@@ -153,11 +159,11 @@ noinline int note_others(const struct hop *hop, u32 stored)
     if (!hop)
         return 0;
     if (hop->congestion != ABSENT)
-        metric_note(METRIC_CONGESTION, queue_key(hop->node, hop->congestion >> 24, egress_of(hop->link, hop->level_2)), hop->congestion & 0xffffff);
+        metric_note(METRIC_CONGESTION, hop_queue_key(hop, hop->congestion), hop->congestion & 0xffffff);
     if (stored)
         return 0;
     if (hop->queue != ABSENT)
-        metric_note(METRIC_QUEUE, queue_key(hop->node, hop->queue >> 24, egress_of(hop->link, hop->level_2)), hop->queue & 0xffffff);
+        metric_note(METRIC_QUEUE, hop_queue_key(hop, hop->queue), hop->queue & 0xffffff);
     if (hop->utilization != NO_VALUE)
         metric_note(METRIC_LINK, metric_key(hop->node, egress_of(hop->link, hop->level_2)), hop->utilization);
     return 0;
@@ -379,8 +385,8 @@ noinline int commit_others(const struct hop *hop, const struct thresholds *t)
     if (!hop || !t)
         return 0;
     link = metric_key(hop->node, egress_of(hop->link, hop->level_2));
-    queue = queue_key(hop->node, hop->queue >> 24, egress_of(hop->link, hop->level_2));
-    congestion = queue_key(hop->node, hop->congestion >> 24, egress_of(hop->link, hop->level_2));
+    queue = hop_queue_key(hop, hop->queue);
+    congestion = hop_queue_key(hop, hop->congestion);
     /* Values within their threshold leave nothing to store. */
     if (hop->utilization != NO_VALUE && !metric_is_quiet(METRIC_LINK, link, hop->utilization, t->of[LINK_UTILIZATION]))
         stored &= metric_commit(METRIC_LINK, link, hop->utilization);

@@ -153,8 +153,8 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     if (used != ABSENT &&
         !metric_is_quiet(METRIC_LINK, metric_key(node, egress_of(link, 0)), utilization, flow->link_threshold))
         return 0;
-    if (queue != ABSENT &&
-        !metric_is_quiet(METRIC_QUEUE, queue_key(node, queue >> 24, egress_of(link, 0)), queue & 0xffffff, flow->queue_threshold))
+    if (queue != ABSENT && !metric_is_quiet(METRIC_QUEUE, queue_key(node, queue >> 24, egress_of(link, 0)),
+                                            queue & 0xffffff, flow->queue_threshold))
         return 0;
     state->link = link;
     state->latest = latest;

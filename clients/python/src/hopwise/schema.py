@@ -726,8 +726,10 @@ NamedCounts: TypeAlias = "dict[str, int]"
 
 
 class Names(TypedDict):
-    """Names of nodes, interfaces and hosts."""
+    """Names of nodes, interfaces, hosts and drop reasons."""
 
+    # Drop reasons with a name on which the profiles agree, by code.
+    drop_reasons: list[ReasonName]
     # Hosts with a name, by address.
     hosts: list[HostName]
     # Nodes with a name, or with interfaces that have one, by id.
@@ -851,6 +853,8 @@ class Postcards(TypedDict):
 class Queue(TypedDict):
     """A queue of a node."""
 
+    # Egress interface of the queue, or null if the reports have none.
+    interface: int | None
     # Largest occupancy, in the unit of the device.
     max: int | None
     # Last occupancy, in the unit of the device.
@@ -901,6 +905,15 @@ class RatesThen(TypedDict):
     reports: float
     # Time, nanoseconds since the Unix epoch.
     ts: int
+
+
+class ReasonName(TypedDict):
+    """The name of a drop reason."""
+
+    # Code of the device.
+    code: int
+    # Name of the reason.
+    name: str
 
 
 # Role of a requester.

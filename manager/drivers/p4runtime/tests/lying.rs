@@ -453,7 +453,7 @@ impl Fleet {
                 return;
             }
             assert!(
-                begin.elapsed() < Duration::from_secs(300),
+                begin.elapsed() < Duration::from_secs(600),
                 "{:?}",
                 self.reconciler.states().next()
             );

@@ -124,7 +124,7 @@ impl Verbs {
         let mut reliable = self.new_sender(true)?;
         // The next pseudo-random PSNs (an LCG), 24 bits each, which differ from the previous ones.
         self.seed = self.seed.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
-        let psn = [self.seed >> 8, self.seed & 0xff_ffff];
+        let first_psns = [self.seed >> 8, self.seed & 0xff_ffff];
         let numbers = [unreliable.queue_pair().number(), reliable.queue_pair().number()];
         let link = self.link(collector).ok_or("no such collector")?;
         link.offered = Some(QueuePairs {

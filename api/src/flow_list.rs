@@ -1,74 +1,44 @@
-//! Lists of flows: one page of flows, sorted and filtered. Works on copies ([`FlowSummary`]), so that a worker only copies its
-//! flows, and other threads sort and filter them.
+//! Pages of sorted and filtered flows, from copies ([`FlowSummary`]): a worker only copies its flows, and the threads of the API sort
+//! and filter them.
 
 mod text;
 
 use std::cmp::Reverse;
 
+use collector::{FlowOrder, FlowRank, FlowSummary};
 use wire::FlowKey;
 
-use crate::state::summary::FlowSummary;
 use text::{FlowText, contains};
-
-/// Sort order of flows, in descending order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FlowOrder {
-    /// By the time of the latest report.
-    LastSeen,
-    /// By the latest flow latency; flows without one are last.
-    Latency,
-    /// By the number of reports.
-    Reports,
-}
-
-impl FlowOrder {
-    #[inline]
-    fn value(self, flow: &FlowSummary) -> u64 {
-        match self {
-            Self::LastSeen => flow.last_seen,
-            Self::Latency => flow.flow_latency().unwrap_or(0),
-            Self::Reports => flow.reports,
-        }
-    }
-}
-
-/// Position of a flow in an order: (value, flow id).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct FlowRank(pub u64, pub u64);
 
 /// Selection, order and size of a page of flows.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FlowQuery {
+pub(crate) struct FlowQuery {
     /// Maximum number of flows, at least 1.
-    pub limit: usize,
+    pub(crate) limit: usize,
     /// The order of the flows.
-    pub order: FlowOrder,
+    pub(crate) order: FlowOrder,
     /// Only flows whose text contains this string.
-    pub filter: Option<String>,
+    pub(crate) filter: Option<String>,
     /// Only flows after this rank, which continues from an earlier page.
-    pub after: Option<FlowRank>,
+    pub(crate) after: Option<FlowRank>,
 }
 
 /// A page of flows.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FlowPage {
+pub(crate) struct FlowPage {
     /// The flows in their order, each once.
-    pub flows: Vec<(FlowRank, FlowKey)>,
+    pub(crate) flows: Vec<(FlowRank, FlowKey)>,
     /// True if more flows match.
-    pub more: bool,
+    pub(crate) more: bool,
     /// Number of flows that match, including those before the page. A flow that was evicted and came back while the list was
     /// copied counts twice.
-    pub total: u64,
+    pub(crate) total: u64,
 }
 
 impl FlowPage {
-    /// Selects the page that `query` describes. Takes linear time, and memory for two pages.
-    pub fn select<'a>(flows: impl Iterator<Item = &'a FlowSummary>, query: &FlowQuery) -> Self {
-        Self::select_where(flows, query, |_| true)
-    }
-
-    /// Selects from the flows for which `is_wanted` returns true.
-    pub fn select_where<'a>(
+    /// Selects the page that `query` describes from the flows for which `is_wanted` returns true. Takes linear time, and memory for two
+    /// pages.
+    pub(crate) fn select<'a>(
         flows: impl Iterator<Item = &'a FlowSummary>,
         query: &FlowQuery,
         is_wanted: impl Fn(&FlowSummary) -> bool,
@@ -157,5 +127,7 @@ impl Greatest {
     }
 }
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;

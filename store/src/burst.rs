@@ -9,9 +9,8 @@
 
 use std::collections::HashMap;
 
+use collector::event::Nanos;
 use wire::FlowKey;
-
-use crate::event::Nanos;
 
 /// A packet in a queue, according to its report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
