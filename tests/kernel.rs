@@ -30,7 +30,7 @@ use xdp::{Counters, Reason, Record, Sizes, Tables, Units};
 
 const SIZES: Sizes = Sizes {
     flows: 2048,
-    queues: 1024,
+    queues: 2048,
     links: 1024,
     streams: 256,
     ring: 1 << 20,
@@ -507,6 +507,8 @@ fn the_common_report_is_decided_at_once_and_as_any_other() {
         let config = Config {
             default_profile: profile,
             detection,
+            // Changed bytes make many queues, interfaces and nodes.
+            max_queues: 1024,
             ..config()
         };
         let Some(mut model) = Model::new(test, config, SIZES) else {
@@ -829,7 +831,12 @@ fn an_expired_flow_is_new_again() {
     let flow = testkit::reports::flow(1, false);
     assert!(model.kernel.tables.forget_flow(&flow) && !model.kernel.tables.forget_flow(&flow));
     assert_eq!((up(&mut model), up(&mut model)), (new, None));
-    assert!(model.kernel.tables.forget_metric(Metric::QueueOccupancy, 2, 0));
+    assert!(
+        model
+            .kernel
+            .tables
+            .forget_metric(Metric::QueueOccupancy, 2, queue_part(0, Some(2)))
+    );
     assert_eq!((up(&mut model), up(&mut model)), (new, None));
     assert!(model.kernel.tables.forget_metric(Metric::LinkUtilization, 3, 2));
     assert!(!model.kernel.tables.forget_metric(Metric::LinkUtilization, 3, 2));
@@ -934,11 +941,19 @@ fn last_reported(reported: &mut LastReported, events: &[Event]) {
             continue;
         };
         let flow = event.flow.map(|flow| flow.to_string()).unwrap_or_default();
-        let part = event.queue.map_or(event.interface, |queue| Some(queue.into()));
+        let part = match event.queue {
+            Some(queue) => Some(queue_part(queue, event.interface)),
+            None => event.interface,
+        };
         if metric != Metric::FlowPath {
             reported.insert((metric as u8, flow, event.node, part), value);
         }
     }
+}
+
+/// A queue's part of its key: see `Key::of_queue` of the collector.
+fn queue_part(queue: u8, egress: Option<u32>) -> u32 {
+    u32::from(queue) | egress.map_or(0, |egress| egress + 1) << 9
 }
 
 fn stored_as_reported(tables: &Tables) -> LastReported {

@@ -397,7 +397,7 @@ impl Row {
 
 /// Codes of subjects, aggregates and comparisons in rows, as patterns. The kernel program has the same numbers.
 mod code {
-    use super::{Aggregate, Comparison, Subject};
+    use crate::rule::term::{Aggregate, Comparison, Subject};
 
     pub(super) const FLOW_LATENCY: u8 = Subject::FlowLatency as u8;
     pub(super) const HOPS: u8 = Subject::Hops as u8;

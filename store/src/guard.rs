@@ -9,7 +9,6 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode};
 
-use crate::join::VIEWS;
 use crate::query::{QueryError, QueryErrorKind};
 
 /// Virtual machine steps between two checks of the deadline: about 20 µs.
@@ -201,6 +200,16 @@ fn tables_hint() -> String {
     format!("the tables are {}", VIEWS.join(", "))
 }
 
+/// Names of the documented SQL views.
+pub const VIEWS: [&str; 7] = [
+    "events",
+    "rollups",
+    "flows",
+    "drops",
+    "losses",
+    "reports",
+    "recordings",
+];
 /// Readable names besides the views: the tables behind them, SQLite's schema tables, and the JSON table functions.
 const TABLES: &[&str] = &[
     "event_data",

@@ -10,7 +10,7 @@ use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use crate::config::WithPath as _;
-use crate::guard;
+use crate::guard::{self, VIEWS};
 use crate::identity::FileIdentity;
 use crate::schema::{self, Features};
 
@@ -19,16 +19,6 @@ pub(crate) const FIRST_RECORD_NAMES: [&str; 2] = ["first of stream ", "base of s
 /// Name of the time of the earliest record that is not a sum over time. Sums of a minute are stored after it, possibly in the
 /// next file.
 pub(crate) const FIRST_RECORD: &str = "first record";
-/// Names of the documented SQL views.
-pub const VIEWS: [&str; 7] = [
-    "events",
-    "rollups",
-    "flows",
-    "drops",
-    "losses",
-    "reports",
-    "recordings",
-];
 const LATEST_FLOW_COLUMNS: &str = "flow, src, dst, sport, dport, proto, path, flow_latency, basis, first_seen, \
                            max(last_seen) AS last_seen, reports";
 /// Page cache of a connection, KiB, divided among its files.

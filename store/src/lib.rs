@@ -143,8 +143,8 @@ pub use group_by::{
     Dimension, FlowParts, Group, Grouping, Measure, Needed, Part, Prefixes, Source, Sums, Traffic,
     TrafficQuery, reports_known_to,
 };
+pub use guard::VIEWS;
 pub use identity::{FileChange, FileIdentity};
-pub use join::VIEWS;
 pub use losses::{DropKey, DropSum, LinkCount, Losses, ReporterLoss};
 pub use moved::MovedFiles;
 pub use path_use::{

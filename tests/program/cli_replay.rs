@@ -188,7 +188,7 @@ fn uncountable_losses_are_named_in_the_text_output() {
     let run = replay(&["--profile", "onos", text(&capture("onos-int10-congested.pcap"))]);
     for line in [
         "    8    4,000  101 > 102 > 103",
-        " 102  queue_occupancy   queue 0       4,000        0       84     200  packets",
+        " 102  queue_occupancy   interface 2 queue 0   4,000        0       84     200  packets",
         "10.0.3.3   103   1      1.0      4,000     -     -      -         -  not countable: its sequence number has not advanced",
     ] {
         assert!(

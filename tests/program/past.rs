@@ -285,7 +285,7 @@ fn nodes_links_and_paths_are_those_of_the_time() {
         json!({"node": id, "name": null, "reports": 60 * minutes, "last_seen": at(last), "hop_latency": spread,
                "queues": queues, "drops": 0, "implausible_latencies": 0})
     };
-    let queue = json!([{"queue": 5, "occupancy": 20, "max": 40, "unit": "bytes"}]);
+    let queue = json!([{"queue": 5, "interface": null, "occupancy": 20, "max": 40, "unit": "bytes"}]);
     let nodes = json!([
         node(1, (5, 400), 9, json!([])),
         node(2, (5, 9_000), 9, queue),

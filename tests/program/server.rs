@@ -80,7 +80,7 @@ fn reports_become_flows_events_rollups_and_rows() {
     );
     assert_eq!(
         first["queues"],
-        json!([{"queue": 3, "occupancy": 1, "max": 1, "unit": "bytes"}])
+        json!([{"queue": 3, "interface": 2, "occupancy": 1, "max": 1, "unit": "bytes"}])
     );
     let links = server.json("/api/v1/links");
     let ends: Vec<_> = links["links"]

@@ -365,7 +365,7 @@ fn a_group_has_a_filter_that_selects_it_alone() {
     };
     let expected = [
         (Dimension::Node, "node == 3"),
-        (Dimension::Queue, "node == 3 and queue == 2"),
+        (Dimension::Queue, "node == 3 and interface == 9 and queue == 2"),
         (Dimension::Interface, "node == 3 and interface == 9"),
         (Dimension::Kind, "kind == drop"),
         (Dimension::Metric, "metric == hop_latency"),

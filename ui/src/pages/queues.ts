@@ -179,7 +179,7 @@ function readSelection(route: Route): Selection {
   const metric = METRICS.find(([name]) => name === query.get('metric'))?.[0] ?? 'queue_occupancy';
   const [key = '', from = '', to = ''] = (query.get('at') ?? '').split('/');
   const [start, end] = [Date.parse(from), Date.parse(to)];
-  const at = /^\d+(\.\d+)?$/.test(key) && start < end ? { key, from: start, to: end } : null;
+  const at = /^\d+(\.\d+){0,2}$/.test(key) && start < end ? { key, from: start, to: end } : null;
   return { metric, at };
 }
 
