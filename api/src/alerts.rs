@@ -85,7 +85,7 @@ const NOTE_QUEUES_AND_LINKS: &str = "The rule is about queues or links: flows th
 /// Note on the trial of a rule with `for`.
 const NOTE_FOR_IGNORED: &str = "The rule has “for”, which counts reports, and most reports are not stored: the condition is assumed to hold from its first report on. The number of alerts and flows are upper bounds, and the times are the earliest possible.";
 /// Note on every trial.
-const NOTE_STORED_EVENTS: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";
+const NOTE_STORED_EVENTS: &str = "This trial uses stored events, not every report: changes within a threshold were not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";
 
 /// Returns the alerts of a time span, the worst first.
 pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {

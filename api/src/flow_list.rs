@@ -1,14 +1,10 @@
-//! Pages of sorted and filtered flows, from copies ([`FlowSummary`]): a worker only copies its flows, and the threads of the API sort
-//! and filter them.
-
-mod text;
+//! Pages of sorted flows, from copies ([`FlowSummary`]): a worker only copies its flows, and the threads of the API select and sort
+//! them.
 
 use std::cmp::Reverse;
 
 use collector::{FlowOrder, FlowRank, FlowSummary};
 use wire::FlowKey;
-
-use text::{FlowText, contains};
 
 /// Selection, order and size of a page of flows.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,8 +13,6 @@ pub(crate) struct FlowQuery {
     pub(crate) limit: usize,
     /// The order of the flows.
     pub(crate) order: FlowOrder,
-    /// Only flows whose text contains this string.
-    pub(crate) filter: Option<String>,
     /// Only flows after this rank, which continues from an earlier page.
     pub(crate) after: Option<FlowRank>,
 }
@@ -43,16 +37,10 @@ impl FlowPage {
         query: &FlowQuery,
         is_wanted: impl Fn(&FlowSummary) -> bool,
     ) -> Self {
-        let filter = query
-            .filter
-            .as_deref()
-            .map(str::as_bytes)
-            .filter(|filter| !filter.is_empty());
-        let mut text = FlowText::default();
         let mut total = 0;
         let mut greatest = Greatest::new(query.limit.max(1) + 1);
         for flow in flows {
-            if filter.is_some_and(|filter| !contains(text.of(&flow.flow), filter)) || !is_wanted(flow) {
+            if !is_wanted(flow) {
                 continue;
             }
             total += 1;

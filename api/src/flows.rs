@@ -87,12 +87,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
         };
         return past::flows(&context, FlowsQuery { filter, condition }).await;
     }
-    let query = FlowQuery {
-        limit,
-        order,
-        filter: None,
-        after,
-    };
+    let query = FlowQuery { limit, order, after };
     let index = context.monitor.flow_index(arrival, false).await?;
     let as_of = index.as_of();
     let matching = match condition {

@@ -21,8 +21,10 @@ use crate::received::Received;
 use crate::record::Stream;
 use crate::sink::clickhouse::DAYS;
 use crate::sink::kafka::log::{self, Message};
-use crate::sink::kafka::name;
 use crate::sink::kafka::protocol::fetch::Fetched;
+use crate::sink::kafka::{
+    OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_COMPRESSION_TYPE, name,
+};
 
 /// Maximum bytes kept of an unreadable value.
 const MAX_UNREADABLE_BYTES: usize = 4096;
@@ -244,13 +246,16 @@ impl Reading {
     pub fn fetched(&mut self, fetched: &Fetched<'_>) -> Step {
         match fetched.error {
             0 => {}
-            // OFFSET_OUT_OF_RANGE: the messages were deleted, or the topic was recreated.
-            1 => return Step::Offsets,
-            76 => {
+            // The messages were deleted, or the topic was recreated.
+            OFFSET_OUT_OF_RANGE => return Step::Offsets,
+            UNSUPPORTED_COMPRESSION_TYPE => {
                 let reason = "the topic is compressed by zstd, which is not read here; set compression.type = producer, or lz4, for it";
                 return Step::Failed(reason.to_owned());
             }
-            29 => return Step::Failed(format!("{}: allow this user to read the topic", name(29))),
+            TOPIC_AUTHORIZATION_FAILED => {
+                let error = name(TOPIC_AUTHORIZATION_FAILED);
+                return Step::Failed(format!("{error}: allow this user to read the topic"));
+            }
             error => return Step::Failed(name(error).into_owned()),
         }
         let end = u64::try_from(fetched.end).unwrap_or(0);
@@ -261,8 +266,8 @@ impl Reading {
             && let Some(until) = self.until()
         {
             return Step::Failed(format!(
-                "the batch that may have been sent, up to offset {until}, has more than {MAX_REPEATED_BATCH} bytes, as no batch has: these are other \
-                 messages. To read the partition from its beginning, stop the outlet and delete its file of the position"
+                "the batch that may have been sent, up to offset {until}, has more than {MAX_REPEATED_BATCH} bytes, the most that a batch of hopwise \
+                 has, so the messages of the topic have changed. To read the partition from its beginning, stop the outlet and delete its file of the position"
             ));
         }
         if self.is_full() {

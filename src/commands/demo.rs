@@ -399,7 +399,7 @@ fn budget(status: &StatusView, sent: &DatagramTotals) -> String {
     let verdict = match verdict {
         Verdict::Accounted => format!("{counts}: {ALL_ACCOUNTED}"),
         Verdict::Hidden => format!(
-            "{counts}. The kernel dropped {} more; of a datagram missing at the end of a stream, its sequence number does not show whether the network or the kernel dropped it.",
+            "{counts}. The kernel dropped {} more. If a datagram is missing at the end of a stream, its sequence number cannot show whether the network or the kernel dropped it.",
             units::count(kernel_drops)
         ),
         Verdict::Unexplained => format!(

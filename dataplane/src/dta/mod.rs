@@ -308,7 +308,8 @@ impl Reporter {
         self.engine.send(collector, operation, options, now, out)
     }
 
-    /// Processes a UDP payload from the translator of the collector with this number; counts an invalid one as refused.
+    /// Processes a UDP payload from the translator of the collector with this number. An invalid or misaddressed one is counted and
+    /// ignored.
     pub fn control(&mut self, collector: u8, payload: &[u8], now: u64, out: &mut Outbox) {
         let control = match Control::parse(payload) {
             Ok(control) if control.reporter == self.engine.reporter => control,

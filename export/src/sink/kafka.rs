@@ -32,6 +32,10 @@ use protocol::{Produced, ProducerId};
 
 /// The error code `UNKNOWN_TOPIC_OR_PARTITION`.
 pub const UNKNOWN_TOPIC: i16 = 3;
+/// The error code `OFFSET_OUT_OF_RANGE`.
+pub const OFFSET_OUT_OF_RANGE: i16 = 1;
+/// The error code `UNSUPPORTED_COMPRESSION_TYPE`.
+pub const UNSUPPORTED_COMPRESSION_TYPE: i16 = 76;
 /// The error code `TOPIC_AUTHORIZATION_FAILED`.
 pub const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
 /// The error code `CLUSTER_AUTHORIZATION_FAILED`.
@@ -568,7 +572,7 @@ const ERRORS: [ErrorCode; 51] = {
     [
         ErrorCode::new(-1, "UNKNOWN_SERVER_ERROR", Retry),
         ErrorCode::new(0, "no error", Stored),
-        ErrorCode::new(1, "OFFSET_OUT_OF_RANGE", Retry),
+        ErrorCode::new(OFFSET_OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE", Retry),
         ErrorCode::new(2, "CORRUPT_MESSAGE", Retry),
         ErrorCode::new(3, "UNKNOWN_TOPIC_OR_PARTITION", Moved),
         ErrorCode::new(5, "LEADER_NOT_AVAILABLE", Moved),
@@ -586,7 +590,7 @@ const ERRORS: [ErrorCode; 51] = {
         ErrorCode::new(19, "NOT_ENOUGH_REPLICAS", Retry),
         ErrorCode::new(20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND", Retry),
         ErrorCode::new(21, "INVALID_REQUIRED_ACKS", Retry),
-        ErrorCode::new(29, "TOPIC_AUTHORIZATION_FAILED", Denied),
+        ErrorCode::new(TOPIC_AUTHORIZATION_FAILED, "TOPIC_AUTHORIZATION_FAILED", Denied),
         ErrorCode::new(31, "CLUSTER_AUTHORIZATION_FAILED", Denied),
         ErrorCode::new(32, "INVALID_TIMESTAMP", Permanent),
         ErrorCode::new(33, "UNSUPPORTED_SASL_MECHANISM", Retry),
@@ -611,7 +615,11 @@ const ERRORS: [ErrorCode; 51] = {
         ErrorCode::new(72, "LISTENER_NOT_FOUND", Moved),
         ErrorCode::new(74, "FENCED_LEADER_EPOCH", Moved),
         ErrorCode::new(75, "UNKNOWN_LEADER_EPOCH", Moved),
-        ErrorCode::new(76, "UNSUPPORTED_COMPRESSION_TYPE", Retry),
+        ErrorCode::new(
+            UNSUPPORTED_COMPRESSION_TYPE,
+            "UNSUPPORTED_COMPRESSION_TYPE",
+            Retry,
+        ),
         ErrorCode::new(78, "OFFSET_NOT_AVAILABLE", Retry),
         ErrorCode::new(87, "INVALID_RECORD", Permanent),
         ErrorCode::new(89, "THROTTLING_QUOTA_EXCEEDED", Retry),

@@ -32,7 +32,8 @@ section! {
     pub struct MapSettings("the pipeline map") {
         /// Description of the program.
         pub(crate) program: String = String::new(),
-        /// It is no switch of the domain, but an `"aggregator"` or a `"translator"`, whose entries are those of its settings and of `forwarding`.
+        /// Set for an `"aggregator"` or a `"translator"`, which is not a switch of the domain: its entries come from its settings and from
+        /// `forwarding`.
         pub(crate) role: Option<RoleKind> = None,
         /// Modes in which it measures: `"md"`, `"mx"`, `"postcard"`, `"sf"`.
         pub(crate) modes: Vec<String> = Vec::new(),
