@@ -380,9 +380,9 @@ fn network(text: &mut Text, detail: &Detail) {
     let queues = merged(entries.iter().map(|entries| &entries.queues));
     metrics!(text [for queue in queues.values().take(MAX_SERIES)] [
         "node" = queue.node,
-        // Aggregated over all queues: the entry has no queue number.
-        // Prometheus takes an empty label for one that is not there.
+        // Prometheus takes an empty label for an absent one.
         "interface" = queue.interface.map_or_else(String::new, |interface| interface.to_string()),
+        // Aggregated over all queues: the entry has no queue number.
         "queue" = queue.queue.map_or_else(|| "all".to_owned(), |number| number.to_string())
     ] {
         "queue_occupancy" => queue.latest, "Latest occupancy of a queue, device units.";

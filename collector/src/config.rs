@@ -254,7 +254,7 @@ pub struct Config {
     /// Flows in the table: about 480 bytes each with six hops, 42 more for each further hop (memory is reserved for 16 each),
     /// and 8 more for each cell of the rule history.
     pub max_flows: usize,
-    /// Queues (node and queue) in the table: about 550 bytes each.
+    /// Queues (node, egress interface and queue ID) in the table: about 550 bytes each.
     pub max_queues: usize,
     /// Links (node and egress interface) in the table, about 550 bytes each.
     pub max_links: usize,

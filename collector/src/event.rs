@@ -105,7 +105,7 @@ pub struct Event {
     pub flow: Option<FlowKey>,
     /// The node, if the event is about one.
     pub node: Option<u32>,
-    /// The interface, always an egress interface (of a link, or of a dropped packet).
+    /// The interface, always an egress interface (of a link, of a queue, or of a dropped packet).
     pub interface: Option<u32>,
     /// The queue, if the event is about one.
     pub queue: Option<u8>,
@@ -189,7 +189,7 @@ pub struct Rollup {
     pub flow: Option<FlowKey>,
     /// The node, for rollups of a node's metrics.
     pub node: Option<u32>,
-    /// The egress interface, for rollups of a link.
+    /// The egress interface, for rollups of a link, and of a queue if its packets carry one.
     pub interface: Option<u32>,
     /// The queue, for rollups of a queue.
     pub queue: Option<u8>,

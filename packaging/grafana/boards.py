@@ -326,8 +326,8 @@ NODE_BOARD = Board(
         ),
         Panel(
             "Queue occupancy", "Latest (Prometheus) or largest (ClickHouse) occupancy, in the unit of the device.", "short", width=24,
-            prometheus=prometheus(named(f"hopwise_queue_occupancy{{{NODE}}}"), "{{name}} {{node}} queue {{queue}}"),
-            clickhouse=rollups("queue_occupancy", f"concat(toString(node), ' queue ', {as_text('queue')})", "max(max)", NODES),
+            prometheus=prometheus(named(f"hopwise_queue_occupancy{{{NODE}}}"), "{{name}} {{node}} interface {{interface}} queue {{queue}}"),
+            clickhouse=rollups("queue_occupancy", f"concat(toString(node), ' interface ', {as_text('interface')}, ' queue ', {as_text('queue')})", "max(max)", NODES),
         ),
         Panel(
             "Link utilization", "Latest (Prometheus) or largest (ClickHouse) utilization of an egress link.", "percentunit", width=24,
@@ -344,16 +344,16 @@ NODE_BOARD = Board(
             clickhouse=records_over_time("drops", f"concat({NODE_TEXT}, ' reason ', ifNull(toString(reason), '?'))", NODES),
         ),
         Panel(
-            "Longest queues", "Queues by their occupancy now.", "short", "table", columns={"node": "string", "queue": "string", "name": "string"},
+            "Longest queues", "Queues by their occupancy now.", "short", "table", columns={"node": "string", "interface": "string", "queue": "string", "name": "string"},
             prometheus=prometheus(f"topk(20, {named(f'hopwise_queue_occupancy{{{NODE}}}')})", "occupancy"),
         ),
         Panel(
-            "Longest queues", "Queues by their largest occupancy in the time range.", "short", "table", columns={"node": "string", "queue": "string"},
+            "Longest queues", "Queues by their largest occupancy in the time range.", "short", "table", columns={"node": "string", "interface": "string", "queue": "string"},
             clickhouse=(
-                f"SELECT {NODE_TEXT} AS node, {as_text('queue')} AS queue, max(max) AS largest, sum(sum) / sum(count) AS mean\n"
+                f"SELECT {NODE_TEXT} AS node, {as_text('interface')} AS interface, {as_text('queue')} AS queue, max(max) AS largest, sum(sum) / sum(count) AS mean\n"
                 "FROM ${database}.rollups FINAL\n"
                 f"WHERE $__timeFilter(ts) AND {COLLECTORS} AND metric = 'queue_occupancy' AND {INTERVAL} AND {NODES}\n"
-                "GROUP BY node, queue ORDER BY largest DESC LIMIT 20"
+                "GROUP BY node, interface, queue ORDER BY largest DESC LIMIT 20"
             ),
         ),
         Panel(

@@ -40,7 +40,7 @@ pub struct HeatView {
 pub struct HeatRowView {
     /// Node id, or null if unavailable.
     pub node: Option<u32>,
-    /// Egress interface, of a link.
+    /// Egress interface of a link, and of a queue if its packets carry one.
     pub interface: Option<u32>,
     /// Queue id; null where the metric has none.
     pub queue: Option<u8>,

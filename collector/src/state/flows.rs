@@ -444,14 +444,7 @@ impl Flows {
     }
 
     /// Inserts a new entry at the position that [`Flows::admit`] found, and returns its slot.
-    pub(crate) fn insert(
-        &mut self,
-        new_entry: NewEntry,
-        key: FlowKey,
-        hash: u64,
-        now: Nanos,
-        second: u32,
-    ) -> u32 {
+    pub(crate) fn insert(&mut self, room: NewEntry, key: FlowKey, hash: u64, now: Nanos, second: u32) -> u32 {
         let Run { start, class } = Run::EMPTY;
         let entry = Flow {
             key,
@@ -499,8 +492,7 @@ impl Flows {
                 self.entries.len() as u32 - 1
             }
         };
-        self.newcomers
-            .insert(&mut self.index, new_entry, hash, slot, second);
+        self.newcomers.insert(&mut self.index, room, hash, slot, second);
         slot
     }
 
@@ -739,15 +731,15 @@ mod tests {
 
     fn add(flows: &mut Flows, n: u32) -> Option<u32> {
         let hash = key(n).hash(1);
-        let new_entry = match flows.admit(hash, 0) {
-            Admission::Free(new_entry) => new_entry,
-            Admission::Evict(new_entry, slot) => {
+        let room = match flows.admit(hash, 0) {
+            Admission::Free(room) => room,
+            Admission::Evict(room, slot) => {
                 flows.remove(slot);
-                new_entry
+                room
             }
             Admission::Refused(_) => return None,
         };
-        Some(flows.insert(new_entry, key(n), hash, 0, 0))
+        Some(flows.insert(room, key(n), hash, 0, 0))
     }
 
     #[test]
@@ -827,27 +819,27 @@ mod tests {
     fn a_path_without_room_is_truncated_counted_and_marked() {
         let mut flows = Flows::with_capacity(64);
         let slots: Vec<u32> = (0..64).map(|n| add(&mut flows, n).unwrap()).collect();
-        let new_entry = (flows.hops_table().capacity / 256) as usize;
+        let room = (flows.hops_table().capacity / 256) as usize;
         let stored: Vec<usize> = slots.iter().map(|&slot| flows.resize_path(slot, 200)).collect();
         assert_eq!(
-            (&stored[..new_entry], &stored[new_entry..]),
-            (&vec![200; new_entry][..], &vec![0; 64 - new_entry][..])
+            (&stored[..room], &stored[room..]),
+            (&vec![200; room][..], &vec![0; 64 - room][..])
         );
-        assert_eq!(flows.truncated(), 64 - new_entry as u64);
-        assert_eq!(flows.hops_table().refused, 64 - new_entry as u64);
+        assert_eq!(flows.truncated(), 64 - room as u64);
+        assert_eq!(flows.hops_table().refused, 64 - room as u64);
         flows.remove(slots[0]);
         assert_eq!(flows.resize_path(slots[63], 200), 200);
-        assert_eq!(flows.truncated(), 63 - new_entry as u64);
+        assert_eq!(flows.truncated(), 63 - room as u64);
         flows.remove(slots[62]);
-        assert_eq!(flows.truncated(), 62 - new_entry as u64);
+        assert_eq!(flows.truncated(), 62 - room as u64);
     }
 
     #[test]
     fn a_flow_on_probation_makes_room_for_anothers_path_and_an_idle_one_for_that_of_an_established_flow() {
         let mut flows = Flows::with_capacity(64);
         let slots: Vec<u32> = (0..64).map(|n| add(&mut flows, n).unwrap()).collect();
-        let new_entry = (flows.hops_table().capacity / 256) as usize;
-        for &slot in &slots[..new_entry] {
+        let room = (flows.hops_table().capacity / 256) as usize;
+        for &slot in &slots[..room] {
             assert_eq!(
                 (
                     flows.find_flow_to_evict(slot, 200, 0),

@@ -312,7 +312,7 @@ impl Ring {
         Ok(Self { ring })
     }
 
-    /// Passes at most `most` waiting records to `take`, the oldest first. Returns their number.
+    /// Passes at most `max` waiting records to `take`, the oldest first. Returns their number.
     pub fn consume(&mut self, max: usize, mut take: impl FnMut(&[u8])) -> usize {
         let mut count = 0;
         while count < max {

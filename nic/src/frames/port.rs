@@ -173,7 +173,7 @@ impl Port {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Passes at most `most` received frames to `take`, and returns their number. Does not wait.
+    /// Passes at most `max` received frames to `take`, and returns their number. Does not wait.
     pub fn receive(&mut self, max: usize, take: &mut dyn FnMut(ReceivedFrame<'_>)) -> usize {
         let mut received = 0;
         while received < max && self.is_ready() {

@@ -121,7 +121,7 @@ impl Fill {
 }
 
 impl Receive {
-    /// Returns the number of received frames, at most `most`.
+    /// Returns the number of received frames, at most `max`.
     #[inline]
     pub(super) fn available(&mut self, max: u32) -> u32 {
         let known = self.other.wrapping_sub(self.own);

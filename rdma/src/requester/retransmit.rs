@@ -129,7 +129,7 @@ impl RetransmitBuffer {
         &self.operations[position as usize & (self.operations.len() - 1)]
     }
 
-    /// Returns the same operation as [`ring_offset`](Self::at), mutable.
+    /// Returns the same operation as [`at`](Self::at), mutable.
     pub(super) fn operation_mut(&mut self, position: u64) -> &mut Operation {
         let mask = self.operations.len() - 1;
         &mut self.operations[position as usize & mask]

@@ -170,7 +170,7 @@ impl Regions {
         }
     }
 
-    /// Returns the entry at an index that [`find_by_rkey`](Self::open) or [`find`](Self::find) returned.
+    /// Returns the entry at an index that [`find_by_rkey`](Self::find_by_rkey) or [`find`](Self::find) returned.
     #[inline]
     pub(super) fn at(&self, index: u8) -> Option<&Entry> {
         self.entries.get(usize::from(index)).and_then(Option::as_ref)

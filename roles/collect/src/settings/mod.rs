@@ -80,7 +80,7 @@ section! {
         /// Capacity of the flow table, over all workers. When the table is full, a new flow replaces a flow
         /// with one report, or at its second report a flow without one for 30 s.
         pub max_flows: usize = 262_144,
-        /// Capacity of the queue table (node and queue ID), per worker.
+        /// Capacity of the queue table (node, egress interface and queue ID), per worker.
         pub max_queues: usize = 16_384,
         /// Capacity of the link table (node and egress interface), per worker.
         pub max_links: usize = 16_384,
