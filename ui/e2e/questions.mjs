@@ -83,7 +83,7 @@ const VERDICT = /flows? filled it together/;
 async function burst(page) {
   const text = async (selector) =>
     (await page.locator(selector).first().textContent({ timeout: 5_000 })) ?? '';
-  if (!/^spine1 queue 4/.test(await text('.burst h3'))) return null;
+  if (!/^spine1 (interface \S+ )?queue 4/.test(await text('.burst h3'))) return null;
   if (!VERDICT.test(await text('.burst .verdict-text'))) return null;
   return page.locator('.burst [aria-label="Flows in the queue"] tbody tr').allInnerTexts();
 }
