@@ -994,7 +994,7 @@ export type Heat = {
 export type HeatRow = {
   /** Number of measured values. */
   count: number;
-  /** Egress interface, of a link. */
+  /** Egress interface of a link, and of a queue if its packets carry one. */
   interface: number | null;
   /** Node id, or null if unavailable. */
   node: number | null;
