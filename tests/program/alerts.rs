@@ -316,7 +316,7 @@ fn a_rule_is_tried_on_the_past_and_then_enabled() {
         tried["notes"][0]
             .as_str()
             .unwrap()
-            .contains("not by every report"),
+            .contains("not every report"),
         "{tried}"
     );
     assert_eq!(tried["at_most"], false);
