@@ -313,10 +313,7 @@ fn a_rule_is_tried_on_the_past_and_then_enabled() {
         .sum();
     assert_eq!(counts, 2);
     assert!(
-        tried["notes"][0]
-            .as_str()
-            .unwrap()
-            .contains("not every report"),
+        tried["notes"][0].as_str().unwrap().contains("not every report"),
         "{tried}"
     );
     assert_eq!(tried["at_most"], false);

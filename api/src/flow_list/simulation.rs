@@ -93,7 +93,7 @@ fn pages_from_copies_are_those_of_a_full_scan() {
             filled += compare(&bench.collector);
             evicted |= bench.collector.tables().flows.evicted > 0 && round > 0;
         }
-        assert!(filled > 1_000 && evicted, "{filled} pages, {evicted}");
+        assert!(filled > 160 && evicted, "{filled} pages, {evicted}");
         assert!(bench.collector.stats().expired > 0, "flows expired");
     }
 }
