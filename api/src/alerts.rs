@@ -145,11 +145,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
                 }
             })
             .collect();
-        let is_silent = |view: &&AlertView| {
-            let age = view.last_seen.map(|last_seen| now.saturating_sub(last_seen));
-            age.is_some_and(|age| age >= SILENT_AFTER)
-        };
-        let silent = views.iter().filter(is_silent).count();
+        let silent = views.iter().filter(|view| is_silent(view, now)).count();
         let unlisted = confirmation.unlisted;
         let firing = views.iter().filter(|view| view.state == *"firing").count() + unlisted;
         let unacknowledged = views.iter().filter(|view| is_open(view)).count() + unlisted;
@@ -301,6 +297,13 @@ fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option
     let index = (0..rules.len()).find(|index| rules.name(*index) == rule)?;
     let flow = collector.flow(flow)?;
     (flow.rules >> index & 1 == 1).then_some((index, flow))
+}
+
+/// Returns whether the flow of a firing alert has sent no reports for [`SILENT_AFTER`].
+fn is_silent(alert: &AlertView, now: u64) -> bool {
+    alert
+        .last_seen
+        .is_some_and(|last_seen| now.saturating_sub(last_seen) >= SILENT_AFTER)
 }
 
 /// Returns whether an alert fires and is neither acknowledged nor silenced.

@@ -257,8 +257,8 @@ const OF_ONE: [(&str, &[&str]); 3] = [
     ("drops", &["to_unknown"]),
 ];
 
-/// What a console says of itself, and why links are not counted, is not compared; nor the rollups of this second, which are exported a
-/// little later.
+/// Removes the fields that only a console has, the reason why links are not counted, and `measured`: rollups of the current second
+/// are exported a little later.
 fn without_words(mut answer: Value) -> Value {
     let parts = answer.as_object_mut().unwrap();
     for name in ["lacks", "collectors", "uncounted", "measured"] {

@@ -72,8 +72,7 @@ pub(crate) fn public_copy(directory: &TempDir) -> PathBuf {
     copy
 }
 
-/// Waits between two looks at something that is awaited: on a slow machine, looking without a pause takes the time of what is awaited.
-#[allow(dead_code, reason = "not every test program waits")]
+/// Pauses between two polls. On a slow machine, a busy loop takes CPU time from the process that the test waits for.
 pub(crate) fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(5));
 }

@@ -46,7 +46,7 @@ pub(super) struct Tracker {
     pub(super) merged_at: u64,
     /// The reporter is in the settings, so it never expires.
     pub(super) pinned: bool,
-    /// Tells that `last_in_order` is valid.
+    /// True if `last_in_order` is valid.
     has_last: bool,
     /// Last sequence number received in order.
     last_in_order: u16,
