@@ -461,7 +461,9 @@ fn the_sketches_of_two_sections_are_merged_into_one() {
     let at = directory.join("");
     let both = collector(&at, "whole", "").replace("reporters = 1", "reporters = 2");
     let whole = Program::start(&at, "whole.toml", &both);
-    let top = Program::start(&at, "top.toml", &translator(&[whole.memory.unwrap().1], ""));
+    // A slow machine takes seconds to start the second section.
+    let patient = "sketch_timeout = \"5m\"";
+    let top = Program::start(&at, "top.toml", &translator(&[whole.memory.unwrap().1], patient));
     top.translator("connected", |dta| connected(dta, 0));
     let estimate =
         |keeper: &Program| keeper.get("/api/v1/dta/stores/heavy/sketch?key=10.0.0.1")["estimate"].clone();

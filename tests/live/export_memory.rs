@@ -35,7 +35,7 @@ fn exports_to_servers_that_do_not_answer_stay_within_their_memory() {
     let memory = 96 * MEBIBYTE;
     let exports = hooks.iter().enumerate().map(|(number, hook)| {
         format!(
-            "[exports.hook{number}]\nkind = \"webhook\"\nurl = \"http://{}/in\"\nbatch = 200000\nbatch_size = \"64 MiB\"\n",
+            "[exports.hook{number}]\nkind = \"webhook\"\nurl = \"http://{}/in\"\ntimeout = \"10m\"\nbatch = 200000\nbatch_size = \"64 MiB\"\n",
             hook.address
         )
     });
@@ -55,6 +55,7 @@ fn exports_to_servers_that_do_not_answer_stay_within_their_memory() {
             break view;
         }
         assert!(start.elapsed() < TIMEOUT, "never full: {view:#}");
+        crate::support::pause();
     };
     let with = resident(&server);
     let sum = |name: &str| {
