@@ -343,4 +343,22 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
     }
+
+    #[test]
+    fn an_alert_is_at_the_queue_of_a_port() {
+        let names = Names::default();
+        let place = |node, interface, queue| {
+            let alert = AlertView {
+                node,
+                interface,
+                queue,
+                ..AlertView::default()
+            };
+            location(&alert, &names)
+        };
+        assert_eq!(place(Some(101), Some(2), Some(3)), "101 interface 2 queue 3");
+        assert_eq!(place(Some(101), None, Some(3)), "101 queue 3");
+        assert_eq!(place(Some(101), None, None), "101");
+        assert_eq!(place(None, None, None), "");
+    }
 }
