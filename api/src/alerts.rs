@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use axum::{Json, extract::State};
-use collector::{Collector, FlowView, Kind};
+use collector::{Collector, FlowView, Kind, Location};
 use detect::{Metric, RuleSet};
 use serde::Deserialize;
 use store::{EventFilter, EventRow, RecordingRow};
@@ -112,7 +112,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     };
     let query = RecordingQuery {
         span: (from, to),
-        node: None,
+        location: Location::default(),
         limit: MAX_RECORDINGS,
     };
     let recordings = match is_console {
@@ -345,6 +345,7 @@ fn view(
         value: last.value,
         threshold: last.threshold,
         node: last.node,
+        interface: last.interface,
         queue: last.queue,
         recorded: recording.map(|recording| EpisodeView {
             since: Some(recording.since),

@@ -12,6 +12,7 @@ use std::{
 };
 
 use axum::extract::State;
+use collector::Location;
 use detect::Metric;
 use store::burst::{self, Burst, Passage};
 use store::{HeatFilter, MAX_COLUMNS, PassageRow, QueueFilter, RecordingWindow};
@@ -59,8 +60,6 @@ const MAX_PASSAGES: usize = 20_000;
 /// Maximum number of recordings in a response.
 const MAX_RECORDINGS: usize = 50;
 const MAX_PACKETS: usize = 2_000;
-/// Maximum number of a node's queues whose occupancy is read.
-const MAX_QUEUES: usize = 4_096;
 const MAX_EVENTS: usize = 5_000;
 
 /// Query parameters of `/queues`.
@@ -108,14 +107,13 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
     // Columns begin at multiples of their width, so that they stay the same while time passes.
     let from = from / column * column;
     let to = to.div_ceil(column).saturating_mul(column);
-    let node = params.number("node")?;
     let filter = HeatFilter {
         metric,
         from,
         to,
         column,
         interval,
-        node,
+        location: Location::of_node(params.number("node")?),
         limit: params.limit()?,
     };
     let permit = history_permit(&context).await?;
@@ -165,7 +163,7 @@ pub(crate) async fn recordings(
     let params = params.only(RECORDINGS)?;
     let from = params.number("from")?.unwrap_or(0);
     let to = params.number("to")?.unwrap_or(u64::MAX);
-    let node = params.number("node")?;
+    let location = Location::of_node(params.number("node")?);
     let limit = params.limit()?;
     let recorder = context.monitor.flight_recorder().map(|recorder| RecorderView {
         memory: recorder.memory,
@@ -180,7 +178,7 @@ pub(crate) async fn recordings(
     let permit = history_permit(&context).await?;
     let query = RecordingQuery {
         span: (from, to),
-        node,
+        location,
         limit: limit + 1,
     };
     let rows = history_of(&context)?
@@ -227,7 +225,7 @@ pub(crate) async fn burst(
     let permit = history_permit(&context).await?;
     let records = history_of(&context)?.queue(query, Arc::clone(&permit)).await?;
     let heat = history_of(&context)?
-        .heat(occupancies(&query.queue), Arc::clone(&permit))
+        .heat(occupancy(&query.queue), Arc::clone(&permit))
         .await?;
     let resolver = if records.exported.is_some() {
         TickResolver::NANOS
@@ -238,21 +236,16 @@ pub(crate) async fn burst(
     names::look_up(&context, rows.filter_map(|row| row.passage.flow.as_ref()));
     respond(permit, move || {
         let stamp_ns = resolver.for_rows(node, &records.passages);
-        let QueueFilter { queue, interface, .. } = query.queue;
-        let rows = heat.rows.iter().filter(|row| {
-            (queue.is_none() || row.key.queue == queue)
-                && (interface.is_none() || row.key.interface == interface)
-        });
         BurstView {
-            measured: rows.map(|row| row.worst).max(),
+            measured: heat.rows.first().map(|row| row.worst),
             ..burst_view(&records, query.queue, &stamp_ns, &reasons, max_flows)
         }
     })
     .await
 }
 
-/// Returns the query for the greatest occupancies of a node's queues in a span.
-fn occupancies(filter: &QueueFilter) -> HeatFilter {
+/// Returns the query for the greatest occupancy of a queue in a span, or of the fullest of several queues.
+fn occupancy(filter: &QueueFilter) -> HeatFilter {
     let Columns { width, interval } = column_grid(filter.to - filter.from, MIN_COLUMNS);
     HeatFilter {
         metric: Metric::QueueOccupancy,
@@ -260,8 +253,8 @@ fn occupancies(filter: &QueueFilter) -> HeatFilter {
         to: filter.to,
         column: width,
         interval,
-        node: Some(filter.node),
-        limit: MAX_QUEUES,
+        location: filter.location(),
+        limit: 1,
     }
 }
 
@@ -284,13 +277,15 @@ fn missing_parts(exported: &Exported) -> Vec<String> {
 }
 
 fn drops(records: &QueueRecords, filter: &QueueFilter, reasons: &BTreeMap<u8, String>) -> Vec<DropCount> {
-    let QueueFilter { queue, interface, .. } = *filter;
     let mut counts: BTreeMap<Option<u8>, u64> = BTreeMap::new();
     for drop in &records.drops {
+        let location = Location {
+            node: drop.node,
+            interface: drop.egress_if,
+            queue: drop.queue,
+        };
         // A drop that names no queue or port may be of this one.
-        let is_of_queue = queue.is_none() || drop.queue.is_none() || drop.queue == queue;
-        let is_of_port = interface.is_none() || drop.egress_if.is_none() || drop.egress_if == interface;
-        if is_of_queue && is_of_port {
+        if filter.location().may_equal(&location) {
             *counts.entry(drop.reason).or_default() += 1;
         }
     }

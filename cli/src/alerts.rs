@@ -168,17 +168,12 @@ fn table(alerts: &Alerts, names: &Names) -> String {
         ("times", Align::Right),
     ]);
     for alert in &alerts.alerts {
-        let location = match (alert.node, alert.queue) {
-            (Some(node), Some(queue)) => format!("{} queue {queue}", names.node(node)),
-            (Some(node), None) => names.node(node),
-            _ => String::new(),
-        };
         table.row([
             alert.id.clone(),
             state(alert).to_owned(),
             alert.rule.clone(),
             alert.text.clone().unwrap_or_default(),
-            location,
+            location(alert, names),
             alert
                 .value
                 .map_or(String::new(), |value| value_text(alert, value)),
@@ -211,6 +206,18 @@ fn table(alerts: &Alerts, names: &Names) -> String {
         ));
     }
     text
+}
+
+fn location(alert: &AlertView, names: &Names) -> String {
+    let interface = alert
+        .interface
+        .map(|interface| names.interface(alert.node, interface));
+    let parts = [
+        alert.node.map(|node| names.node(node)),
+        interface.map(|interface| format!("interface {interface}")),
+        alert.queue.map(|queue| format!("queue {queue}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 fn state(alert: &AlertView) -> &str {
@@ -335,5 +342,23 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
+    }
+
+    #[test]
+    fn an_alert_is_at_the_queue_of_a_port() {
+        let names = Names::default();
+        let place = |node, interface, queue| {
+            let alert = AlertView {
+                node,
+                interface,
+                queue,
+                ..AlertView::default()
+            };
+            location(&alert, &names)
+        };
+        assert_eq!(place(Some(101), Some(2), Some(3)), "101 interface 2 queue 3");
+        assert_eq!(place(Some(101), None, Some(3)), "101 queue 3");
+        assert_eq!(place(Some(101), None, None), "101");
+        assert_eq!(place(None, None, None), "");
     }
 }

@@ -115,8 +115,8 @@ pub struct Event {
     pub previous: Option<u64>,
     /// The threshold that was exceeded.
     pub threshold: Option<u64>,
-    /// Index of the rule in the active rule set (`RuleOn`, `RuleOff`). Metric, value, threshold, node and queue then describe
-    /// the deciding comparison; a `RuleOff` without a metric means that the flow ended.
+    /// Index of the rule in the active rule set (`RuleOn`, `RuleOff`). Metric, value, threshold, node, interface and queue then
+    /// describe the deciding comparison; a `RuleOff` without a metric means that the flow ended.
     pub rule: Option<u16>,
     /// Drop reason code (`Drop`).
     pub reason: Option<u8>,
@@ -124,7 +124,54 @@ pub struct Event {
     pub basis: Basis,
 }
 
+/// The node, egress interface and queue that a value, an event or a record is about; each is `None` if it does not apply or is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
+pub struct Location {
+    /// The node that measured the value.
+    pub node: Option<u32>,
+    /// The egress interface, of a link or of a queue.
+    pub interface: Option<u32>,
+    /// The queue, of the node or of the egress interface.
+    pub queue: Option<u8>,
+}
+
+impl Location {
+    /// Returns the location of a node without an interface or a queue.
+    pub fn of_node(node: Option<u32>) -> Self {
+        Self {
+            node,
+            ..Self::default()
+        }
+    }
+
+    /// Returns true unless the two are known to differ: a part that is unknown in one of them may be that of the other.
+    pub fn may_equal(&self, other: &Self) -> bool {
+        may_equal(self.node, other.node)
+            && may_equal(self.interface, other.interface)
+            && may_equal(self.queue, other.queue)
+    }
+}
+
+fn may_equal<T: PartialEq>(left: Option<T>, right: Option<T>) -> bool {
+    left.is_none() || right.is_none() || left == right
+}
+
 impl Event {
+    /// Returns the node, interface and queue that the event is about.
+    pub fn location(&self) -> Location {
+        Location {
+            node: self.node,
+            interface: self.interface,
+            queue: self.queue,
+        }
+    }
+
+    pub(crate) fn set_location(&mut self, location: Location) {
+        self.node = location.node;
+        self.interface = location.interface;
+        self.queue = location.queue;
+    }
+
     /// Returns an event of this kind without further fields.
     pub(crate) fn blank(ts: Nanos, kind: Kind) -> Self {
         Self {

@@ -77,7 +77,7 @@ pub use batch::Batch;
 pub use collector::{AGGREGATE_VERSION, Collector, NetworkEntry, suppressed};
 pub use config::{Clocks, Config, DistinctProfiles, Profile, Rollups};
 pub use decode::{Datagram, hop_latency, implausible_latency};
-pub use event::{Drop, Event, FlowRow, Kind, Loss, Output, Rollup, sender_of};
+pub use event::{Drop, Event, FlowRow, Kind, Location, Loss, Output, Rollup, sender_of};
 pub use sequence::{Losses, Run, Sequencer, StreamView};
 pub use sources::SourceView;
 pub use state::removals::Removed;

@@ -230,7 +230,7 @@ fields! {
         13 "node" Number "The node.",
         14 "ingress_if" Number "Ingress interface.",
         15 "queue" Number "The queue.",
-        16 "egress_if" Number "Egress interface.",
+        16 "egress_if" Number "Egress interface: of level 1, or that of level 2 if only this one is reported.",
         17 "hops" Number "Hops of the report.",
         18 "hop_latency" Number "Time in the node, ns: reported, or egress less ingress; absent if implausible.",
         19 "queue_occupancy" Number "Occupancy of the queue, in the unit of the device.",

@@ -102,9 +102,9 @@ impl History for Local {
     }
 
     fn recordings(&self, query: RecordingQuery, permit: Permit) -> ResponseFuture<'_, Vec<RecordingRow>> {
-        let RecordingQuery { span, node, limit } = query;
+        let (from, to) = query.span;
         self.run(permit, move |reader| {
-            reader.recordings(span.0, span.1, node.map(|node| (node, None)), limit)
+            reader.recordings(from, to, query.location, query.limit)
         })
     }
 
@@ -176,15 +176,9 @@ impl History for Local {
 
 /// Reads the records of one queue.
 fn queue(reader: &Reader, query: &QueueQuery) -> Result<QueueRecords, QueryError> {
-    let QueueFilter {
-        node,
-        queue,
-        from,
-        to,
-        ..
-    } = query.queue;
+    let QueueFilter { node, from, to, .. } = query.queue;
     let limit = query.events;
-    let recordings = reader.recordings(from, to, Some((node, queue)), query.recordings)?;
+    let recordings = reader.recordings(from, to, query.queue.location(), query.recordings)?;
     let windows = reader.recording_windows(from, to)?;
     let (passages, truncated) = reader.passages(&query.queue)?;
     let drops = reader.drops(&RecordFilter {

@@ -3,7 +3,7 @@
 use std::{fmt, pin::Pin, sync::Arc};
 
 use collector::{
-    Kind,
+    Kind, Location,
     event::{Drop, Rollup},
 };
 use detect::Metric;
@@ -168,8 +168,8 @@ pub struct RateQuery {
 pub struct RecordingQuery {
     /// The beginning and the end, ns since the Unix epoch.
     pub span: (u64, u64),
-    /// Only recordings of this node.
-    pub node: Option<u32>,
+    /// Only recordings that may be about this.
+    pub location: Location,
     /// Maximum number of recordings; the latest are returned.
     pub limit: usize,
 }

@@ -155,8 +155,7 @@ pub use paths::{MAX_PATHS_PER_FLOW, Paths};
 pub use problems::{FileProblem, ProblemKind, Problems};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use queues::{
-    Heat, HeatCells, HeatFilter, HeatKey, HeatRow, MAX_COLUMNS, PassageRow, QueueFilter, RecordingRow,
-    RecordingWindow,
+    Heat, HeatCells, HeatFilter, HeatRow, MAX_COLUMNS, PassageRow, QueueFilter, RecordingRow, RecordingWindow,
 };
 pub use rates::{RatePoint, RateSpan, RateTally};
 pub use reader::Reader;

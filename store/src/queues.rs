@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::burst::Passage;
+use collector::Location;
 use collector::event::{Kind, Nanos};
 use detect::Metric;
 use rusqlite::{Connection, Row, params};
@@ -27,8 +28,10 @@ const MAX_WINDOWS: usize = 10_000;
 const MAX_RECORDING: Nanos = 60_000_000_000;
 const RECORDING_COLUMNS: &str = "src, dst, sport, dport, proto, ts, since, until, kind, metric, node, interface, queue, value, \
                                  rule, id, reports, every, late";
+/// The egress interface of a hop in the table `reports`: of level 1, or else of level 2.
+const EGRESS: &str = "coalesce(egress_if, l2_egress_if)";
 const PASSAGE_COLUMNS: &str =
-    "src, dst, sport, dport, proto, ts, egress_ts, queue, queue_occupancy, latency, egress_if, source, path";
+    "src, dst, sport, dport, proto, ts, egress_ts, queue, queue_occupancy, latency, source, path";
 
 /// Selects the metric, time span and resolution of a heat map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,28 +46,17 @@ pub struct HeatFilter {
     pub column: Nanos,
     /// Interval of the rollups to read, seconds: 1, 60, 600 or 3600.
     pub interval: u32,
-    /// The only node to read, or `None` for all nodes.
-    pub node: Option<u32>,
+    /// Only rows of this node, interface and queue; a part that is `None` selects all.
+    pub location: Location,
     /// Maximum number of rows; those with the largest values are returned.
     pub limit: usize,
-}
-
-/// The node, link or queue of a row of a heat map.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct HeatKey {
-    /// The node of the row.
-    pub node: Option<u32>,
-    /// The egress interface of a link.
-    pub interface: Option<u32>,
-    /// The queue of the node.
-    pub queue: Option<u8>,
 }
 
 /// A row of a heat map, for one node, link or queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeatRow {
     /// The node, link or queue of the row.
-    pub key: HeatKey,
+    pub key: Location,
     /// Maximum of each column, in the metric's unit; `None` where nothing was measured.
     pub values: Vec<Option<u64>>,
     /// The maximum over all columns.
@@ -196,8 +188,8 @@ impl Reader {
         })
     }
 
-    /// Returns the recordings that overlap the time from `from` to `to`, newest first. `queue` is a node and optionally one of
-    /// its queues; a trigger event without a node or queue matches every one.
+    /// Returns the recordings that overlap the time from `from` to `to` and whose trigger event may be about `location`, newest
+    /// first: a node, interface or queue that either of them does not name matches every one.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -205,19 +197,14 @@ impl Reader {
         &self,
         from: Nanos,
         to: Nanos,
-        queue: Option<(u32, Option<u8>)>,
+        location: Location,
         limit: usize,
     ) -> Result<Vec<RecordingRow>, QueryError> {
         let mut params = vec![nanos(from), nanos(to), nanos(from.saturating_sub(MAX_RECORDING))];
         let mut filter = String::from("until >= ?1 AND since < ?2 AND ts >= ?3");
-        if let Some((node, queue)) = queue {
-            params.push(Value::Int(node.into()));
-            filter.push_str(&format!(" AND (node IS NULL OR node = ?{})", params.len()));
-            if let Some(queue) = queue {
-                params.push(Value::Int(queue.into()));
-                filter.push_str(&format!(" AND (queue IS NULL OR queue = ?{})", params.len()));
-            }
-        }
+        add_if_known("node", location.node, &mut filter, &mut params);
+        add_if_known("interface", location.interface, &mut filter, &mut params);
+        add_if_known("queue", location.queue.map(u32::from), &mut filter, &mut params);
         let sql = format!(
             "SELECT {RECORDING_COLUMNS} FROM recordings WHERE {filter} ORDER BY ts DESC LIMIT {limit}"
         );
@@ -277,22 +264,12 @@ impl Reader {
             Value::Int(filter.node.into()),
         ];
         let mut conditions = String::new();
-        let wanted = [
-            ("queue", filter.queue.map(u32::from)),
-            ("egress_if", filter.interface),
-        ];
-        for (column, value) in wanted {
-            if let Some(value) = value {
-                params.push(Value::Int(value.into()));
-                conditions.push_str(&format!(
-                    " AND ({column} IS NULL OR {column} = ?{})",
-                    params.len()
-                ));
-            }
+        for (column, value) in filter.columns(EGRESS) {
+            add_if_known(column, value, &mut conditions, &mut params);
         }
         let limit = filter.limit.saturating_add(1);
         let sql = format!(
-            "SELECT {PASSAGE_COLUMNS} FROM reports WHERE ts >= ?1 AND ts < ?2 AND node = ?3{conditions} ORDER BY ts LIMIT {limit}"
+            "SELECT {PASSAGE_COLUMNS}, {EGRESS} FROM reports WHERE ts >= ?1 AND ts < ?2 AND node = ?3{conditions} ORDER BY ts LIMIT {limit}"
         );
         let options = unlimited(filter.from, filter.to, params);
         let mut rows = self.with_retry(|| {
@@ -309,7 +286,36 @@ impl Reader {
     }
 }
 
+impl QueueFilter {
+    /// Returns the node, interface and queue; with [`Location::may_equal`], the records that may be about the queue.
+    pub fn location(&self) -> Location {
+        Location {
+            node: Some(self.node),
+            interface: self.interface,
+            queue: self.queue,
+        }
+    }
+
+    /// Returns the columns that must have these values or be unknown, so that a record of the node may be about the queue.
+    /// `egress` is the column of the egress interface.
+    pub fn columns(&self, egress: &'static str) -> [(&'static str, Option<u32>); 2] {
+        [("queue", self.queue.map(u32::from)), (egress, self.interface)]
+    }
+}
+
 impl HeatFilter {
+    /// Returns true if the map has the row of `key`.
+    fn selects(&self, key: &Location) -> bool {
+        let Location {
+            node,
+            interface,
+            queue,
+        } = self.location;
+        (node.is_none() || node == key.node)
+            && (interface.is_none() || interface == key.interface)
+            && (queue.is_none() || queue == key.queue)
+    }
+
     /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         let columns = self.to.saturating_sub(self.from).div_ceil(self.column.max(1));
@@ -329,7 +335,7 @@ pub struct HeatCells<'a> {
     columns: usize,
     /// Maximum number of rows.
     max_rows: usize,
-    rows: HashMap<HeatKey, HeatRow>,
+    rows: HashMap<Location, HeatRow>,
     truncated: bool,
 }
 
@@ -381,14 +387,14 @@ impl<'a> HeatCells<'a> {
         while let Some(row) = rows.next()? {
             // A negative number means none.
             let Some(node) = optional(row, 0)? else { continue };
-            if self.filter.node.is_some_and(|only| only != node) {
-                continue;
-            }
-            let key = HeatKey {
+            let key = Location {
                 node: Some(node),
                 interface: optional(row, 1)?,
                 queue: optional(row, 2)?,
             };
+            if !self.filter.selects(&key) {
+                continue;
+            }
             let count = if adds_counts { unsigned(row, 5)? } else { 0 };
             self.add(key, unsigned(row, 3)?, unsigned(row, 4)?, count);
         }
@@ -396,7 +402,7 @@ impl<'a> HeatCells<'a> {
     }
 
     /// Adds `count` values at a time, with `value` as their maximum.
-    pub fn add(&mut self, key: HeatKey, ts: Nanos, value: u64, count: u64) {
+    pub fn add(&mut self, key: Location, ts: Nanos, value: u64, count: u64) {
         if self.rows.len() >= self.max_rows && !self.rows.contains_key(&key) {
             self.truncated = true;
             return;
@@ -426,6 +432,17 @@ impl<'a> HeatCells<'a> {
             total,
             truncated: self.truncated,
         }
+    }
+}
+
+/// Adds the condition that a column has this value or is unknown.
+fn add_if_known(column: &str, value: Option<u32>, filter: &mut String, params: &mut Vec<Value>) {
+    if let Some(value) = value {
+        params.push(Value::Int(value.into()));
+        filter.push_str(&format!(
+            " AND ({column} IS NULL OR {column} = ?{})",
+            params.len()
+        ));
     }
 }
 
@@ -464,7 +481,7 @@ fn recording(row: &Row<'_>) -> rusqlite::Result<RecordingRow> {
 fn passage(row: &Row<'_>) -> rusqlite::Result<PassageRow> {
     let ts = unsigned(row, 5)?;
     let egress: Option<Nanos> = optional(row, 6)?;
-    let path: Option<String> = row.get(12)?;
+    let path: Option<String> = row.get(11)?;
     Ok(PassageRow {
         ts,
         passage: Passage {
@@ -475,8 +492,8 @@ fn passage(row: &Row<'_>) -> rusqlite::Result<PassageRow> {
             weight: 1,
         },
         queue: row.get(7)?,
-        interface: row.get(10)?,
-        source: row.get(11)?,
+        interface: row.get(12)?,
+        source: row.get(10)?,
         by_device: egress.is_some(),
         path: path.map_or_else(Vec::new, |text| parse_path(&text)),
     })

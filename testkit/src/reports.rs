@@ -28,6 +28,8 @@ pub struct Node {
     pub id: u32,
     /// Ingress and egress interface.
     pub ports: (u16, u16),
+    /// Egress interface of level 2.
+    pub level_2: Option<u32>,
     /// Hop latency in device units.
     pub latency: Option<u32>,
     /// Queue ID and occupancy.
@@ -47,6 +49,7 @@ pub const fn node(id: u32) -> Node {
     Node {
         id,
         ports: (1, 2),
+        level_2: None,
         latency: Some(1000),
         queue: Some((0, 10)),
         stamps: None,
@@ -63,6 +66,7 @@ impl Node {
             node_id: Some(self.id),
             ingress_if: Some(self.ports.0),
             egress_if: Some(self.ports.1),
+            l2_egress_if: self.level_2,
             hop_latency: self.latency,
             queue_id: self.queue.map(|(id, _)| id),
             queue_occupancy: self.queue.map(|(_, occupancy)| occupancy),
@@ -528,6 +532,7 @@ impl Output for Log {
         let blank = Event {
             metric: None,
             node: None,
+            interface: None,
             queue: None,
             value: None,
             threshold: None,

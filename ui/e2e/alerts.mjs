@@ -62,8 +62,8 @@ async function atTheWorstQueue(page, base) {
       const [row] = (await read(page, base, `queues?metric=queue_occupancy&${span}`)).rows;
       const places = (await deepQueues(page, base))
         .filter(({ flow }) => flow.dport === PORT)
-        .map(({ node, queue }) => `${node}.${queue}`);
-      return { worst: `${row.node}.${row.queue}`, places };
+        .map(({ node, queue, interface: port }) => `${node}.${queue}.${port}`);
+      return { worst: `${row.node}.${row.queue}.${row.interface}`, places };
     },
     ({ worst, places }) => places.includes(worst),
     'the worst queue is among those of the alerts',

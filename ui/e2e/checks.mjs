@@ -354,8 +354,10 @@ export async function watchThis(page, base) {
   await needsManager(page, 'intents');
   // The queue that is full in each burst.
   await open(page, base, 'topology/201');
-  await page.getByRole('link', { name: 'watch queue 4', exact: true }).click();
-  await until(page, `${FORM} .derived`, (text) => /^Derived from queue 4 of spine1/.test(text), 'the queue');
+  const queue = page.getByRole('link', { name: /^watch (interface \S+ )?queue 4$/ });
+  await queue.first().click();
+  const derived = /^Derived from (interface \S+ )?queue 4 of spine1/;
+  await until(page, `${FORM} .derived`, (text) => derived.test(text), 'the queue');
   // Flows that are measured without a filter tell how many reports will come.
   assert.match(await planOf(page), /Reports[\d.]+ ?k?\/s, [\d.]+ Mb\/s \(from \d+ flows/);
   await open(page, base, 'intents/new?from=link&node=101&to=201&name=link-101-201&watch=link_utilization');

@@ -1,5 +1,5 @@
 // Alerts of the mock: one that fires, whose culprit is that of the burst, and one that is over.
-import { CULPRIT } from './queues.mjs';
+import { CULPRIT, portOf } from './queues.mjs';
 
 const SECOND = 1e9;
 const FLOW = { src: '10.0.1.7', dst: '10.0.3.50', sport: 7001, dport: 9000, proto: 17 };
@@ -58,6 +58,7 @@ function list(notes, query, now) {
     value: 90_000,
     threshold: 64_000,
     node: 103,
+    interface: portOf(103),
     queue: 0,
     recorded: { since: since - SECOND, until: since + SECOND },
     acknowledged: notes.acknowledged.get(id) ?? null,

@@ -1,5 +1,6 @@
 // The fabric's state in the shapes of /api/v1.
 import { flowText, ns } from './fabric.mjs';
+import { portOf } from './queues.mjs';
 
 function input(known) {
   const how = { kind: 'udp', up: true, message: null, interface: null, queues: 0, tried: [], reopened: 0 };
@@ -135,8 +136,14 @@ export function nodes(fabric) {
       last_seen: ns(record.last),
       hop_latency: record.spread ?? null,
       queues: [
-        { queue: 0, occupancy: Math.round(220 * fabric.load.get(node) ** 3), max: 204, unit: 'cells' },
-        { queue: 1, occupancy: 0, max: 12, unit: 'cells' },
+        {
+          ...{ queue: 0, interface: portOf(node), unit: 'cells' },
+          ...{ occupancy: Math.round(220 * fabric.load.get(node) ** 3), max: 204 },
+        },
+        ...Array.from({ length: 10 }, (_, port) => ({
+          ...{ queue: 1, interface: port + 1, unit: 'cells' },
+          ...{ occupancy: 0, max: 12 + port },
+        })),
       ],
       drops: record.drops,
       implausible_latencies: 0,

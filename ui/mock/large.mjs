@@ -55,7 +55,12 @@ function nodeRow(node, name, hot, random) {
     reports: 1000,
     last_seen: NOW,
     hop_latency: { latest: worst / 2, min: 500, max: worst, p50: worst / 3, p99: worst },
-    queues: [{ queue: 0, occupancy: 3, max: node === hot ? 950 : Math.floor(random() * 40), unit: 'cells' }],
+    queues: [
+      {
+        ...{ queue: 0, interface: null, unit: 'cells' },
+        ...{ occupancy: 3, max: node === hot ? 950 : Math.floor(random() * 40) },
+      },
+    ],
     drops: 0,
     implausible_latencies: 0,
   };

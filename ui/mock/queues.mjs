@@ -3,6 +3,8 @@ import { LEAVES, SPINES } from './fabric.mjs';
 import { generator } from './random.mjs';
 
 const SECOND = 1e9;
+/** The egress interface of the queue of each node. */
+export const portOf = (node) => (LEAVES.includes(node) ? 11 : 3);
 export const CULPRIT = '10.0.1.7:7001>10.0.3.50:9000/17';
 
 export function heat(query) {
@@ -22,7 +24,8 @@ export function heat(query) {
       return Math.round((isBurst ? 90_000 : 900) * (0.6 + random()));
     });
     const worst = Math.max(...values.map((value) => value ?? 0));
-    return { node, interface: null, queue: hasQueue ? 0 : null, worst, count: values.length, values };
+    const port = hasQueue ? portOf(node) : null;
+    return { node, interface: port, queue: hasQueue ? 0 : null, worst, count: values.length, values };
   });
   rows.sort((a, b) => b.worst - a.worst);
   const shape = { metric, from: first, to: end, column, interval: 1 };
@@ -30,11 +33,22 @@ export function heat(query) {
 }
 
 export function burst(node, query) {
-  const queue = query.get('queue') === null ? null : Number(query.get('queue'));
+  const [queue, port] = ['queue', 'interface'].map((name) =>
+    query.get(name) === null ? null : Number(query.get(name)),
+  );
+  const place = { node, queue, interface: port };
   const from = Number(query.get('from'));
-  const nothing = { peak: null, occupancy: null, begun: null, rise: 0, reports: 0, truncated: false };
+  const nothing = {
+    peak: null,
+    occupancy: null,
+    begun: null,
+    rise: 0,
+    measured: null,
+    reports: 0,
+    truncated: false,
+  };
   const lists = { recordings: [], flows: [], total_flows: 0, packets: [], drops: [], changes: [] };
-  if (node !== 103) return { node, queue, ...nothing, ...lists };
+  if (node !== 103 || (port !== null && port !== portOf(node))) return { ...place, ...nothing, ...lists };
   const begun = from + 2e8;
   const peak = begun + 4e6;
   const packets = Array.from({ length: 120 }, (_, i) => ({
@@ -66,9 +80,17 @@ export function burst(node, query) {
     kind: 'rule_on',
     metric: null,
   };
-  const subject = { flow: null, node, queue, value: null, rule: 'deep queue' };
+  const subject = { flow: null, ...place, value: null, rule: 'deep queue' };
   const recordings = [{ ...trigger, ...subject, reports: 120, every: 1, late: false }];
   const drops = [{ reason: 71, name: 'queue_full', count: 12 }];
-  const known = { peak, occupancy: 100_000, begun, rise: 100, reports: 120, truncated: false };
-  return { node, queue, ...known, ...lists, recordings, flows, total_flows: 2, packets, drops };
+  const known = {
+    peak,
+    occupancy: 100_000,
+    measured: 100_000,
+    begun,
+    rise: 100,
+    reports: 120,
+    truncated: false,
+  };
+  return { ...place, ...known, ...lists, recordings, flows, total_flows: 2, packets, drops };
 }

@@ -40,6 +40,7 @@ const ALERT: Alert = {
   value: 80_000,
   threshold: 64_000,
   node: 103,
+  interface: null,
   queue: 2,
   recorded: null,
   acknowledged: null,
@@ -69,6 +70,8 @@ test('an alert says what was compared, and where', () => {
   assert.equal(valueText({ ...ALERT, metric: 'hop_latency', value: 1_000, threshold: 2_000 }), '1 µs < 2 µs');
   assert.equal(valueText({ ...ALERT, value: null }), '–');
   assert.equal(placeText(ALERT), '103 queue 2');
+  assert.equal(placeText({ ...ALERT, interface: 7 }), '103 interface 7 queue 2');
+  assert.equal(placeText({ ...ALERT, node: null }), '–');
   assert.equal(reasonText(ALERT), 'queue occupancy 80 k > 64 k device units at 103 queue 2');
   assert.equal(reasonText({ ...ALERT, metric: null }), '');
 });

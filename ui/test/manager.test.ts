@@ -6,6 +6,7 @@ import { EMPTY } from '../src/model/intents';
 import { tableShare, take, type Known } from '../src/model/manager';
 import {
   derive,
+  isInQueue,
   passes,
   placeOf,
   watchEvent,
@@ -61,14 +62,24 @@ const query = (of: Record<string, string>): URLSearchParams => new URLSearchPara
 
 test('a place is where flows pass', () => {
   const place = placeOf(query(watchLink(1, 9)));
-  assert.deepEqual(place, { node: 1, queue: null, to: 9 });
+  assert.deepEqual(place, { node: 1, queue: null, port: null, to: 9 });
   assert.deepEqual(placeOf(query(watchFlow(flow('10.0.0.2', []).flow))), null);
   const at = (node: number, to: number | null): boolean =>
-    passes({ path: [1, 9, 2] }, { node, to, queue: null });
+    passes({ path: [1, 9, 2] }, { node, to, queue: null, port: null });
   assert.deepEqual(
     [at(1, 9), at(9, 1), at(1, 2), at(9, null), at(3, null)],
     [true, false, false, true, false],
   );
+});
+
+test('a queue is one of a port', () => {
+  const place = placeOf(query(watchQueue(9, 0, 2)));
+  assert.deepEqual(place, { node: 9, queue: 0, port: 2, to: null });
+  if (place === null) return;
+  const isIn = (queue: number | null, egress_if: number | null, node = 9): boolean =>
+    isInQueue([{ node, queue, egress_if }], place);
+  assert.deepEqual([isIn(0, 2), isIn(0, 3), isIn(1, 2), isIn(0, 2, 8)], [true, false, false, false]);
+  assert.deepEqual([isIn(0, null), isIn(null, 2)], [true, true], 'a hop that names no port may be in it');
 });
 
 test('watch this says what it derives', () => {
@@ -84,19 +95,28 @@ test('watch this says what it derives', () => {
     link.derived,
     /the link leaf1 → spine1: the 2 destinations of 3 flows that pass it now and enter there/,
   );
-  const queue = form(watchQueue(9, 0), flows.slice(0, 1));
+  const queue = form(watchQueue(9, 0, null), flows.slice(0, 1));
   assert.deepEqual([queue.dst, queue.edges], ['10.0.0.3', '']);
   assert.match(
     queue.derived,
     /^Derived from queue 0 of spine1: the destination of 1 flow that passes it now\. Other flows to it/,
   );
-  const none = form(watchQueue(9, 0), []);
-  assert.deepEqual([none.dst, none.derived.endsWith('so all flows of the domain.')], ['', true]);
+  const none = form(watchQueue(9, 0, 2), []);
+  assert.match(none.derived, /^Derived from interface 2 queue 0 of spine1: .*so all flows of the domain\.$/);
+  assert.deepEqual([none.dst, none.name], ['', 'queue-9-2-0']);
 });
 
 test('an event gives its flow and its metric, or its place', () => {
   const event = (values: object): TelemetryEvent =>
-    ({ flow: null, node: null, queue: null, metric: null, kind: 'change', ...values }) as TelemetryEvent;
+    ({
+      flow: null,
+      node: null,
+      interface: null,
+      queue: null,
+      metric: null,
+      kind: 'change',
+      ...values,
+    }) as TelemetryEvent;
   const { flow: key } = flow('10.0.0.2', []);
   const draft = derive(query(watchEvent(event({ flow: key, metric: 'queue_occupancy' })) ?? {}), [], []);
   assert.deepEqual(
@@ -108,6 +128,7 @@ test('an event gives its flow and its metric, or its place', () => {
   assert.deepEqual(placeOf(query(watchEvent(event({ node: 9, queue: 2 })) ?? {})), {
     node: 9,
     queue: 2,
+    port: null,
     to: null,
   });
   assert.equal(watchEvent(event({})), null);

@@ -80,6 +80,8 @@ pub struct AlertView {
     pub threshold: Option<u64>,
     /// The node that has the value.
     pub node: Option<u32>,
+    /// The egress interface of the hop that has the value; null if the packet carried none.
+    pub interface: Option<u32>,
     /// The queue that has the value.
     pub queue: Option<u8>,
     /// Reports around it were recorded: from when, until when.

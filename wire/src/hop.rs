@@ -99,6 +99,11 @@ pub struct Hop {
 }
 
 impl Hop {
+    /// Returns the egress interface: of level 1, or that of level 2 if the hop carries only this one.
+    pub fn egress_interface(&self) -> Option<u32> {
+        self.egress_if.map(u32::from).or(self.l2_egress_if)
+    }
+
     /// Returns `queue` unless it equals [`Hop::queue_id`].
     pub fn other_queue(&self, queue: Option<u8>) -> Option<u8> {
         queue.filter(|queue| Some(*queue) != self.queue_id)

@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use collector::event::SequenceEvent;
-use collector::{Collector, Config, DistinctProfiles, Drop, Event, FlowRow, Loss, Output, Rollup};
+use collector::{Collector, Config, DistinctProfiles, Drop, Event, FlowRow, Location, Loss, Output, Rollup};
 use detect::Metric;
 use wire::FlowKey;
 
@@ -37,7 +37,7 @@ pub(super) struct Findings {
     /// Ids of flows beyond `max_flows`.
     excess_ids: HashSet<u64>,
     /// Values per metric, node and queue or interface.
-    extremes: BTreeMap<(Metric, Option<u32>, Place), Extremes>,
+    extremes: BTreeMap<(Metric, Location), Extremes>,
     /// Limits on `extremes` and `drops`: [`MAX_SERIES`] and [`MAX_DROP_PLACES`], except in tests.
     max_series: usize,
     max_drop_places: usize,
@@ -61,15 +61,6 @@ pub(super) struct Findings {
 
 /// The node and the reason of drops.
 pub(super) type DropPlace = (Option<u32>, Option<u8>);
-
-/// The place in a node at which values were measured; both `None` for the node itself.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub(super) struct Place {
-    /// The egress interface of a link; of a queue, if its packets carry one.
-    pub(super) interface: Option<u32>,
-    /// The queue.
-    pub(super) queue: Option<u8>,
-}
 
 /// Latest state of a flow.
 #[derive(Clone, PartialEq, Debug)]
@@ -198,7 +189,7 @@ impl Findings {
     /// sorted: those with the most values and reports.
     pub(super) fn nodes(&self, limit: usize) -> (usize, Vec<Option<u32>>) {
         let mut nodes: BTreeMap<Option<u32>, u64> = BTreeMap::new();
-        for ((_, node, _), extremes) in &self.extremes {
+        for ((_, Location { node, .. }), extremes) in &self.extremes {
             *nodes.entry(*node).or_default() += extremes.count;
         }
         for flow in self.flows.values() {
@@ -224,12 +215,11 @@ impl Findings {
         &self,
         metric: Metric,
         node: Option<u32>,
-    ) -> impl Iterator<Item = (Place, &Extremes)> {
-        let range = (metric, node, Place::default())..;
+    ) -> impl Iterator<Item = (Location, &Extremes)> {
         self.extremes
-            .range(range)
-            .take_while(move |((of_metric, of_node, _), _)| (*of_metric, *of_node) == (metric, node))
-            .map(|((_, _, place), extremes)| (*place, extremes))
+            .range((metric, Location::of_node(node))..)
+            .take_while(move |((of, location), _)| (*of, location.node) == (metric, node))
+            .map(|((_, location), extremes)| (*location, extremes))
     }
 
     /// Returns the name of a drop reason, or its number if there is none or the profiles do not agree on it.
@@ -261,7 +251,8 @@ impl Output for Findings {
         if rollup.interval != 1 || rollup.flow.is_some() {
             return;
         }
-        let place = Place {
+        let location = Location {
+            node: rollup.node,
             interface: rollup.interface,
             queue: rollup.queue,
         };
@@ -272,7 +263,7 @@ impl Output for Findings {
             sum: 0,
         };
         let has_room = self.extremes.len() < self.max_series;
-        let extremes = match self.extremes.entry((rollup.metric, rollup.node, place)) {
+        let extremes = match self.extremes.entry((rollup.metric, location)) {
             Entry::Vacant(_) if !has_room => {
                 self.values_left_out += rollup.count;
                 return;
@@ -526,7 +517,8 @@ mod tests {
         assert_eq!(
             found,
             [(
-                Place {
+                Location {
+                    node: Some(102),
                     interface: None,
                     queue: Some(0)
                 },

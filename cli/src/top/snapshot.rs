@@ -286,6 +286,7 @@ impl Snapshot {
         ];
         let value_columns = [
             ("MAX", Right),
+            ("IF", Right),
             ("QUEUE", Right),
             ("NOW", Right),
             ("MAX", Right),
@@ -313,12 +314,13 @@ impl Snapshot {
                 nanos_or_dash(latency.p50),
                 nanos_or_dash(latency.p99),
                 nanos_or_dash(latency.max),
-                queue.as_ref().map_or("-".into(), |queue| {
-                    let id = queue.queue.map_or("all".into(), |id| id.to_string());
-                    match queue.interface {
-                        Some(interface) => format!("{interface}.{id}"),
-                        None => id,
-                    }
+                queue
+                    .and_then(|queue| queue.interface)
+                    .map_or("-".into(), |interface| {
+                        self.names.interface(Some(node.node), interface)
+                    }),
+                queue.map_or("-".into(), |queue| {
+                    queue.queue.map_or("all".into(), |id| id.to_string())
                 }),
                 count_or_dash(queue.as_ref().and_then(|queue| queue.occupancy)),
                 count_or_dash(queue.as_ref().and_then(|queue| queue.max)),
@@ -415,7 +417,7 @@ mod tests {
         let nodes = json!({"nodes": [
             {"node": 1, "name": null, "reports": 9, "last_seen": 2, "hop_latency": {"latest": 5}, "queues": [], "drops": 0},
             {"node": 3, "name": "leaf3", "reports": 5, "last_seen": 2, "hop_latency": {"latest": 900, "p50": 800, "p99": 990,
-             "min": 1, "max": 1_000}, "queues": [{"queue": 0, "occupancy": 64, "max": 200, "unit": "packets"}], "drops": 2}]});
+             "min": 1, "max": 1_000}, "queues": [{"queue": 0, "interface": 7, "occupancy": 64, "max": 200, "unit": "packets"}], "drops": 2}]});
         let links = json!({"links": [{"from": 1, "to": 3, "egress_if": 2, "ingress_if": null, "utilization": 0.5,
             "queue_occupancy": 64, "hop_latency": 900, "flows": 4, "last_seen": 2}]});
         Snapshot {
@@ -485,8 +487,10 @@ LATENCY                REPORTS  FLOW                     PATH
                 .map(str::to_string)
                 .collect::<Vec<_>>()
         };
-        let slow = "   3  leaf3   900 ns  800 ns  990 ns  1.00 us      0   64  200  packets      2        5";
-        let busy = "   1            5 ns       -       -        -      -    -    -               0        9";
+        let slow =
+            "   3  leaf3   900 ns  800 ns  990 ns  1.00 us   7      0   64  200  packets      2        5";
+        let busy =
+            "   1            5 ns       -       -        -   -      -    -    -               0        9";
         assert_eq!(rows(Order::Latency), [slow, busy]);
         assert_eq!(rows(Order::Rate), [busy, slow]);
     }

@@ -345,10 +345,7 @@ impl Inner {
             && emits
         {
             let mut event = emitter.change(series.metric(), value, previous);
-            let subject = series.subject(key);
-            event.node = subject.node;
-            event.interface = subject.interface;
-            event.queue = subject.queue;
+            event.set_location(key.location(series.metric()));
             emitter.emit(event, &[]);
         }
     }

@@ -333,7 +333,7 @@ impl Inner {
         let mut event = Event::blank(head.about.ts, Kind::Drop);
         event.flow = head.about.flow();
         event.node = report.node_id;
-        event.interface = own.egress_if.map(u32::from).or(own.l2_egress_if);
+        event.interface = own.egress_interface();
         event.queue = own.drop_queue_id.or(own.queue_id);
         event.reason = report.drop_reason;
         let id = emitter.emit(event, &[]);

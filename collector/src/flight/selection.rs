@@ -3,7 +3,7 @@
 use wire::report::Report;
 
 use super::window::{Recording, Window};
-use crate::event::Event;
+use crate::event::{Event, Location};
 
 /// Collects the reports that concern the triggers of a window, in order: all, or one of every 2, 4, … if there are too many.
 #[derive(Debug)]
@@ -85,8 +85,8 @@ impl<T> Selection<T> {
     }
 }
 
-/// Returns true if a report concerns an event: it passed the event's node and queue, or belongs to the event's flow if the
-/// event has no node.
+/// Returns true if a report concerns an event: it passed the event's node, port and queue, or belongs to the event's flow if
+/// the event has no node.
 fn concerns(event: &Event, report: &Report<'_>) -> bool {
     let Some(node) = event.node else {
         return event.flow.is_some() && report.flow == event.flow;
@@ -97,13 +97,13 @@ fn concerns(event: &Event, report: &Report<'_>) -> bool {
         return report.node_id == Some(node);
     }
     hops.any(|hop| {
-        // If a hop names no queue or no port, it may be the event's queue.
-        let is_other_queue = event.queue.is_some_and(|queue| {
-            let egress = hop.egress_if.map(u32::from).or(hop.l2_egress_if);
-            let is_other_port = event.interface.is_some() && egress.is_some() && egress != event.interface;
-            is_other_port || hop.queue_id.is_some_and(|id| id != queue)
-        });
-        hop.node_id.or(report.node_id) == Some(node) && !is_other_queue
+        let location = Location {
+            node: hop.node_id.or(report.node_id),
+            interface: hop.egress_interface(),
+            queue: hop.queue_id,
+        };
+        // If a hop names no queue or no port, it may be the event's.
+        location.node == event.node && location.may_equal(&event.location())
     })
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use detect::Metric;
 use wire::FlowKey;
 
-use crate::event::{Event, Kind, Nanos, SECOND, SET_BACK};
+use crate::event::{Event, Kind, Location, Nanos, SECOND, SET_BACK};
 
 /// An event further in the past than this means that the clock was set back, ns.
 const CLOCK_SET_BACK: Nanos = 60 * SECOND;
@@ -208,22 +208,11 @@ impl Windows {
 impl Trigger {
     /// Returns the subject of the event. Two events with the same subject share one recording.
     fn subject(&self) -> Subject {
-        let Event {
-            node,
-            interface,
-            queue,
-            flow,
-            metric,
-            kind,
-            ..
-        } = self.event;
         Subject {
-            node,
-            interface,
-            queue,
-            flow,
-            metric,
-            kind,
+            location: self.event.location(),
+            flow: self.event.flow,
+            metric: self.event.metric,
+            kind: self.event.kind,
         }
     }
 }
@@ -231,9 +220,7 @@ impl Trigger {
 /// The kind of an event, and what it is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Subject {
-    node: Option<u32>,
-    interface: Option<u32>,
-    queue: Option<u8>,
+    location: Location,
     flow: Option<FlowKey>,
     metric: Option<Metric>,
     kind: Kind,

@@ -28,10 +28,7 @@ impl State {
                 } = removed;
                 let mut event = Event::blank(now, Kind::Expired);
                 (event.metric, event.value) = (Some(metric), latest);
-                let subject = key.subject(metric);
-                event.node = subject.node;
-                event.interface = subject.interface;
-                event.queue = subject.queue;
+                event.set_location(key.location(metric));
                 // Independent of the time, which differs between collectors.
                 event.id = record_id(first_report_hash, &event);
                 counts.expired += 1;

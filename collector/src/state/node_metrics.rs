@@ -196,7 +196,7 @@ impl NodeMetrics {
     ) {
         let other_queue = (state.queue ^ reading.queue) >> 24 != 0;
         state.queue = reading.queue;
-        if state.link != reading.link {
+        if (state.link, values.level_2()) != (reading.link, reading.level_2) {
             state.reroute(reading);
         }
         let utilization = reading.utilization();
@@ -306,10 +306,7 @@ fn examine(
         Change::Changed(previous) => Some(previous),
     };
     let mut event = emitter.change(series.metric(), value, previous);
-    let subject = series.subject(key);
-    event.node = subject.node;
-    event.interface = subject.interface;
-    event.queue = subject.queue;
+    event.set_location(key.location(series.metric()));
     emitter.emit(event, &[]);
 }
 

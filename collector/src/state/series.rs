@@ -28,7 +28,7 @@ use detect::Metric;
 use super::deadband::Deadband;
 use super::sketch::Sketches;
 use crate::decode::present;
-use crate::event::{Nanos, Output, Rollup};
+use crate::event::{Location, Nanos, Output, Rollup};
 use crate::hash::{Jitter, fold};
 use crate::index::{Index, InsertSlot, NO_SLOT};
 use crate::stats::Table;
@@ -61,14 +61,6 @@ pub(crate) struct Key {
     pub(crate) part: u32,
 }
 
-/// The node, interface and queue that a value is about; each `None` if it does not apply.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Subject {
-    pub(crate) node: Option<u32>,
-    pub(crate) interface: Option<u32>,
-    pub(crate) queue: Option<u8>,
-}
-
 /// A reported value of a summary, and the one reported before.
 #[derive(Clone, Copy)]
 pub(crate) struct MergedChange {
@@ -97,23 +89,20 @@ impl Key {
         Self::new(node, queue | port << QUEUE_BITS)
     }
 
-    /// Returns the subject of a series of `metric`.
-    pub(crate) fn subject(self, metric: Metric) -> Subject {
-        let subject = Subject {
-            node: present(self.node),
-            ..Subject::default()
-        };
+    /// Returns the location of a series of `metric`.
+    pub(crate) fn location(self, metric: Metric) -> Location {
+        let location = Location::of_node(present(self.node));
         match metric {
-            Metric::LinkUtilization => Subject {
+            Metric::LinkUtilization => Location {
                 interface: present(self.part),
-                ..subject
+                ..location
             },
-            Metric::QueueOccupancy | Metric::QueueCongestion => Subject {
+            Metric::QueueOccupancy | Metric::QueueCongestion => Location {
                 interface: (self.part >> QUEUE_BITS).checked_sub(1),
                 queue: u8::try_from(self.part & ((1 << QUEUE_BITS) - 1)).ok(),
-                ..subject
+                ..location
             },
-            _ => subject,
+            _ => location,
         }
     }
 }
@@ -568,11 +557,6 @@ impl Series {
         self.metric
     }
 
-    /// Returns node, interface and queue of a key.
-    pub(crate) fn subject(&self, key: Key) -> Subject {
-        key.subject(self.metric)
-    }
-
     /// Returns the number of keys whose finished intervals have not been visited yet.
     pub(crate) fn waiting(&self) -> usize {
         if self.closing.is_some() {
@@ -583,19 +567,15 @@ impl Series {
     }
 
     fn rollup(&self, key: Key, ts: Nanos, interval: u32, summary: &Summary) -> Rollup {
-        let Subject {
-            node,
-            interface,
-            queue,
-        } = self.subject(key);
+        let location = key.location(self.metric);
         Rollup {
             ts,
             interval,
             metric: self.metric,
             flow: None,
-            node,
-            interface,
-            queue,
+            node: location.node,
+            interface: location.interface,
+            queue: location.queue,
             count: summary.count,
             min: summary.min,
             max: summary.max,
@@ -649,7 +629,7 @@ impl Series {
             .zip(cold)
             .filter(|(_, cold)| cold.is_used)
             .map(|(hot, cold)| {
-                let Subject { interface, queue, .. } = self.subject(hot.key);
+                let Location { interface, queue, .. } = hot.key.location(self.metric);
                 SeriesView {
                     node: hot.key.node,
                     part: hot.key.part,

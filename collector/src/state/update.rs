@@ -2,14 +2,14 @@
 //! hops are the stored path; everything else continues in `update_slow`.
 
 use detect::observation::NO_NODE;
-use detect::{HopValues, Observation};
+use detect::{HopValues, Metric, Observation};
 
 use super::State;
-use super::flows::{Flags, FlowParts, HotFlowParts, InitialHops};
+use super::flows::{Flags, HotFlowParts, InitialHops};
 use super::hops::{HopState, PacketValues};
 use super::path::StackPart;
 use super::rule_regions::AppliedHops;
-use crate::decode::{ABSENT, Head, Hops, NO_VALUE, Reading, is_plausible};
+use crate::decode::{ABSENT, Head, Hops, NO_VALUE, Reading, egress, is_plausible, present};
 use crate::event::{Event, Kind, Output};
 
 /// Running totals over the hops of a report.
@@ -277,13 +277,13 @@ impl State {
     }
 
     /// Reports the rules that became true or false with a report whose hops are in `scratch`. Each event has the deciding
-    /// comparison: metric, value, threshold, and the node and queue with this value.
+    /// comparison: metric, value, threshold, and the node, egress interface and queue with this value.
     #[cold]
     #[inline(never)]
     fn report_rules(&mut self, slot: u32, head: &Head, rules: u64, latency: u64, out: &mut dyn Output) {
-        let FlowParts {
-            flow, states: stored, ..
-        } = self.flows.parts(slot);
+        let HotFlowParts {
+            flow, hops: stored, ..
+        } = self.flows.hot_parts(slot);
         let observation = Observation {
             flow_latency: (latency != NO_VALUE).then_some(latency),
             looped: flow.flags.has(Flags::LOOP),
@@ -298,13 +298,21 @@ impl State {
             if let Some(why) = self.detection.decisive(slot, rule, is_true, &observation) {
                 (event.metric, event.value, event.threshold) =
                     (Some(why.metric()), why.value, Some(why.threshold()));
-                let hop = why
+                let node = why
                     .hop
-                    .and_then(|at| Some((observation.hops.get(at)?, stored.get(at))));
-                if let Some((values, state)) = hop.filter(|(values, _)| values.node != NO_NODE) {
-                    event.node = Some(values.node);
-                    let state = state.filter(|state| state.node == values.node && state.queue != ABSENT);
-                    event.queue = state.map(|state| (state.queue >> 24) as u8);
+                    .and_then(|at| observation.hops.get(at))
+                    .map(|hop| hop.node);
+                event.node = node.filter(|node| *node != NO_NODE);
+                let applied = why
+                    .hop
+                    .and_then(|at| Some((stored.states.get(at)?, stored.values.get(at)?)));
+                if let Some((state, values)) = applied.filter(|(state, _)| event.node == Some(state.node)) {
+                    event.interface = present(egress(state.link, values.level_2()));
+                    let queue = match why.metric() {
+                        Metric::QueueCongestion => values.congestion_or_absent(),
+                        _ => state.queue,
+                    };
+                    event.queue = present(queue).map(|queue| (queue >> 24) as u8);
                 }
             }
             self.detection

@@ -232,6 +232,7 @@ fn a_rule_that_becomes_true_names_the_value_and_the_queue() {
             event.value,
             event.threshold,
             event.node,
+            event.interface,
             event.queue,
             event.flow.is_some(),
         )
@@ -250,6 +251,7 @@ fn a_rule_that_becomes_true_names_the_value_and_the_queue() {
             Some(u64::from(occupancy)),
             Some(50),
             Some(2),
+            Some(2),
             Some(3),
             true,
         );
@@ -260,8 +262,28 @@ fn a_rule_that_becomes_true_names_the_value_and_the_queue() {
     let seen = rules(&mut bench);
     assert_eq!(
         seen.iter().map(of).collect::<Vec<_>>(),
-        [(Kind::RuleOff, None, None, None, None, None, true)]
+        [(Kind::RuleOff, None, None, None, None, None, None, true)]
     );
+}
+
+/// The congestion status may be of another queue than the occupancy.
+#[test]
+fn a_rule_about_congestion_names_the_queue_of_the_congestion_status_and_its_port() {
+    let mut bench = Bench::new(Config {
+        detection: detection([u64::MAX; 6], &[("congested", "max(queue_congestion) > 50")]),
+        ..config()
+    });
+    let mut sent = Sent {
+        bitmap: 0xf200,
+        ..Sent::default()
+    };
+    sent.hops[1].queue = Some((3, 10));
+    sent.hops[1].congestion = Some((4, 80));
+    sent.hops[1].ports = (1, 7);
+    bench.deliver(&sent.v10_of_int_05());
+    let on = bench.log.events.iter().find(|event| event.kind == Kind::RuleOn);
+    let location = on.map(|event| (event.node, event.interface, event.queue));
+    assert_eq!(location, Some((Some(2), Some(7), Some(4))));
 }
 
 /// Records without node IDs give a latency of the flow, and rules about it apply.

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use collector::{Event, Kind};
+use collector::{Event, Kind, Location};
 use detect::{HopValues, Metric, Observation, RuleSet, observation::NO_NODE};
 use store::EventRow;
 use wire::FlowKey;
@@ -96,12 +96,7 @@ impl Holding {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Source {
     Flow(FlowKey),
-    Level {
-        node: u32,
-        metric: Metric,
-        queue: Option<u8>,
-        interface: Option<u32>,
-    },
+    Level(Metric, Location),
 }
 
 impl Source {
@@ -109,12 +104,7 @@ impl Source {
     fn from_event(event: &Event) -> Option<Self> {
         match (event.flow, event.node) {
             (Some(flow), _) => (has_value(event) || event.kind == Kind::Expired).then_some(Self::Flow(flow)),
-            (None, Some(node)) => Some(Self::Level {
-                node,
-                metric: event.metric?,
-                queue: event.queue,
-                interface: event.interface,
-            }),
+            (None, Some(_)) => Some(Self::Level(event.metric?, event.location())),
             (None, None) => None,
         }
     }
@@ -131,9 +121,7 @@ fn has_value(event: &Event) -> bool {
 struct Changed {
     flow: Option<FlowKey>,
     metric: Metric,
-    node: Option<u32>,
-    queue: Option<u8>,
-    interface: Option<u32>,
+    location: Location,
 }
 
 impl Changed {
@@ -143,9 +131,7 @@ impl Changed {
         Some(Self {
             flow: event.flow,
             metric: event.metric.filter(|_| is_change)?,
-            node: event.node,
-            queue: event.queue,
-            interface: event.interface,
+            location: event.location(),
         })
     }
 }
@@ -165,28 +151,14 @@ struct FlowState {
     firing: Option<Option<usize>>,
 }
 
-/// A queue of a node: its egress interface, if its packets carry one, and its ID.
-type QueueOfNode = (Option<u32>, Option<u8>);
-
 /// The state of a node: the latest values of its queues and links.
-#[derive(Debug, Default)]
-struct NodeLevels {
-    occupancy: BTreeMap<QueueOfNode, Level>,
-    congestion: BTreeMap<QueueOfNode, Level>,
-    utilization: BTreeMap<Option<u32>, Level>,
-}
+type NodeLevels = BTreeMap<(Metric, Location), Level>;
 
 /// A value of a queue or link, and the time until which it holds (ns).
 #[derive(Clone, Copy, Debug)]
 struct Level {
     value: u64,
     until: u64,
-}
-
-impl NodeLevels {
-    fn len(&self) -> usize {
-        self.occupancy.len() + self.congestion.len() + self.utilization.len()
-    }
 }
 
 impl Trial {
@@ -290,12 +262,16 @@ impl Trial {
         if value.is_none() && event.kind != Kind::Expired {
             return;
         }
-        let queue = (event.interface, event.queue);
-        match metric {
-            Metric::QueueOccupancy => set_level(&mut levels.occupancy, queue, level),
-            Metric::QueueCongestion => set_level(&mut levels.congestion, queue, level),
-            Metric::LinkUtilization => set_level(&mut levels.utilization, event.interface, level),
-            Metric::FlowPath | Metric::FlowLatency | Metric::HopLatency => return,
+        if matches!(
+            metric,
+            Metric::FlowPath | Metric::FlowLatency | Metric::HopLatency
+        ) {
+            return;
+        }
+        let key = (metric, event.location());
+        match level {
+            Some(level) => _ = levels.insert(key, level),
+            None => _ = levels.remove(&key),
         }
         if self.rules.uses(metric) {
             self.due
@@ -421,13 +397,6 @@ impl Trial {
     }
 }
 
-fn set_level<K: Ord>(levels: &mut BTreeMap<K, Level>, key: K, level: Option<Level>) {
-    match level {
-        Some(level) => _ = levels.insert(key, level),
-        None => _ = levels.remove(&key),
-    }
-}
-
 /// Returns a node's values at a time, as a flow sees them.
 fn hop(node: u32, state: &FlowState, levels: Option<&NodeLevels>, ts: u64) -> HopValues {
     let mut hop = HopValues {
@@ -436,18 +405,20 @@ fn hop(node: u32, state: &FlowState, levels: Option<&NodeLevels>, ts: u64) -> Ho
     };
     hop.hop_latency = state.latencies.get(&node).copied().unwrap_or(hop.hop_latency);
     if let Some(levels) = levels {
-        hop.queue_occupancy = max_level(levels.occupancy.values(), ts).unwrap_or(hop.queue_occupancy);
-        hop.queue_congestion = max_level(levels.congestion.values(), ts).unwrap_or(hop.queue_congestion);
-        hop.link_utilization = max_level(levels.utilization.values(), ts).unwrap_or(hop.link_utilization);
+        hop.queue_occupancy = max_level(levels, Metric::QueueOccupancy, ts).unwrap_or(hop.queue_occupancy);
+        hop.queue_congestion = max_level(levels, Metric::QueueCongestion, ts).unwrap_or(hop.queue_congestion);
+        hop.link_utilization = max_level(levels, Metric::LinkUtilization, ts).unwrap_or(hop.link_utilization);
     }
     hop
 }
 
-/// Returns the maximum of the values that hold at a time.
-fn max_level<'l>(levels: impl Iterator<Item = &'l Level>, ts: u64) -> Option<u64> {
+/// Returns the maximum of a metric's values that hold at a time.
+fn max_level(levels: &NodeLevels, metric: Metric, ts: u64) -> Option<u64> {
     levels
-        .filter(|level| ts <= level.until)
-        .map(|level| level.value)
+        .range((metric, Location::default())..)
+        .take_while(|((of, _), _)| *of == metric)
+        .filter(|(_, level)| ts <= level.until)
+        .map(|(_, level)| level.value)
         .max()
 }
 

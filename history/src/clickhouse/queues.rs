@@ -1,11 +1,11 @@
 //! Queues over time from ClickHouse: heat maps from rollups, packets from hops, and drops. Heat maps are accumulated by the
 //! same code as for the local store.
 
-use collector::Drop;
+use collector::{Drop, Location};
 use export::record::Stream;
 use serde::Deserialize;
 use store::burst::Passage;
-use store::{Heat, HeatCells, HeatFilter, HeatKey, PassageRow, QueueFilter};
+use store::{Heat, HeatCells, HeatFilter, PassageRow, QueueFilter};
 use tokio::time::Instant;
 
 use super::{
@@ -73,7 +73,7 @@ impl Remote {
         let total = lines.first().map_or(0, |line| line.total);
         let mut cells = HeatCells::new(&filter);
         for line in lines {
-            let key = HeatKey {
+            let key = Location {
                 node: Some(line.node),
                 interface: present(line.interface),
                 queue: queue(line.queue),

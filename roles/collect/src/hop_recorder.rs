@@ -207,7 +207,7 @@ impl Tap {
                 flow,
                 node: hop.node_id,
                 ingress_if: hop.ingress_if.map(u32::from),
-                egress_if: hop.egress_if.map(u32::from),
+                egress_if: hop.egress_interface(),
                 queue: hop.queue_id,
                 hop_latency: collector::hop_latency(&hop, profile),
                 queue_occupancy: hop.queue_occupancy,

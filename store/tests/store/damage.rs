@@ -111,7 +111,7 @@ fn ask(dir: &Dir) -> Option<usize> {
         to,
         column: MINUTE,
         interval: 60,
-        node: None,
+        location: collector::Location::default(),
         limit: 10,
     });
     let columns = Columns::new(from, to, MINUTE);

@@ -133,9 +133,10 @@ fn a_file_of_version_1_is_read_beside_others_and_left_as_it_is() {
     conn.execute_batch(EVENTS_1).unwrap();
     conn.close().unwrap();
     assert_eq!(new_flows(&dir), [(flow(1), false)]);
-    let recordings = Reader::open(dir.path())
-        .unwrap()
-        .recordings(0, u64::MAX, None, 10);
+    let recordings =
+        Reader::open(dir.path())
+            .unwrap()
+            .recordings(0, u64::MAX, collector::Location::default(), 10);
     assert_eq!(recordings.unwrap(), []);
     // The next day, in a file of its own.
     keep(&dir, new_flow(2, START + 86_400 * SECOND));

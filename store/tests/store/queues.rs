@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 use collector::flight::{Recording, Trigger};
-use collector::{Batch, Event, Output as _, Rollup};
+use collector::{Batch, Event, Location, Output as _, Rollup};
 use detect::Metric;
 use store::burst::Passage;
 use store::{
-    Config, Heat, HeatFilter, HeatKey, HeatRow, PassageRow, QueueFilter, Reader, RecordingRow,
-    RecordingWindow, ReportRow, Store,
+    Config, Heat, HeatFilter, HeatRow, PassageRow, QueueFilter, Reader, RecordingRow, RecordingWindow,
+    ReportRow, Store,
 };
 use testkit::records::{Dir, SECOND, START, change, flow, rollup};
 use wire::Hop;
@@ -31,7 +31,7 @@ fn queue_rollup(second: u64, node: u32, queue: u8, max: u64) -> Rollup {
 
 fn heat_row(node: u32, queue: u8, values: [Option<u64>; 3], count: u64) -> HeatRow {
     HeatRow {
-        key: HeatKey {
+        key: Location {
             node: Some(node),
             interface: None,
             queue: Some(queue),
@@ -79,7 +79,7 @@ fn a_heat_map_has_the_greatest_value_of_each_part_the_worst_queue_first() {
         to: START + 6 * SECOND,
         column: 2 * SECOND,
         interval: 1,
-        node: None,
+        location: Location::default(),
         limit: 3,
     };
     let rows = vec![
@@ -96,25 +96,32 @@ fn a_heat_map_has_the_greatest_value_of_each_part_the_worst_queue_first() {
             truncated: false
         }
     );
-    let of_node = reader
-        .heat(&HeatFilter {
-            node: Some(2),
-            ..filter
-        })
-        .unwrap();
-    assert_eq!(
-        of_node,
-        Heat {
-            rows: vec![rows[1].clone()],
+    let of = |location| reader.heat(&HeatFilter { location, ..filter }).unwrap();
+    let node_2 = Location::of_node(Some(2));
+    let queue_3 = Location {
+        queue: Some(3),
+        ..Location::default()
+    };
+    for (location, row) in [(node_2, 1), (queue_3, 0)] {
+        let expected = Heat {
+            rows: vec![rows[row].clone()],
             total: 1,
-            truncated: false
-        }
-    );
+            truncated: false,
+        };
+        assert_eq!(of(location), expected);
+    }
+    // Values of a port of its own are not those of packets that carry none.
+    let port = Location {
+        interface: Some(2),
+        ..queue_3
+    };
+    assert_eq!(of(port), Heat::default());
 }
 
-fn recording(ts: u64, node: Option<u32>, queue: Option<u8>) -> Recording {
+fn recording(ts: u64, node: Option<u32>, interface: Option<u32>, queue: Option<u8>) -> Recording {
     let event = Event {
         node,
+        interface,
         queue,
         flow: Some(flow(7)),
         ..change(ts, flow(7), 0, 9)
@@ -155,16 +162,10 @@ fn row_of(recording: &Recording) -> RecordingRow {
 }
 
 /// The recordings of seconds `from` to `to`.
-fn recordings(
-    reader: &Reader,
-    from: u64,
-    to: u64,
-    queue: Option<(u32, Option<u8>)>,
-    limit: usize,
-) -> Vec<RecordingRow> {
+fn recordings(reader: &Reader, from: u64, to: u64, location: Location, limit: usize) -> Vec<RecordingRow> {
     let from = START + from * SECOND;
     let to = START + to * SECOND;
-    reader.recordings(from, to, queue, limit).unwrap()
+    reader.recordings(from, to, location, limit).unwrap()
 }
 
 fn some(rows: &[RecordingRow], places: &[usize]) -> Vec<RecordingRow> {
@@ -186,10 +187,10 @@ fn window(second: u64) -> RecordingWindow {
 fn recordings_are_found_by_time_and_queue() {
     let dir = Dir::new("recordings");
     let all = [
-        recording(START, Some(1), Some(3)),
-        recording(START + 10 * SECOND, Some(1), None),
-        recording(START + 11 * SECOND, Some(2), Some(3)),
-        recording(START + 12 * SECOND, None, None),
+        recording(START, Some(1), Some(5), Some(3)),
+        recording(START + 10 * SECOND, Some(1), None, None),
+        recording(START + 11 * SECOND, Some(2), None, Some(3)),
+        recording(START + 12 * SECOND, None, None, None),
     ];
     let store = Store::open(Config::new(dir.path())).unwrap();
     store.submit_recordings(all.to_vec());
@@ -198,24 +199,29 @@ fn recordings_are_found_by_time_and_queue() {
     assert_eq!((stats.submitted, stats.committed), (4, 4));
     let reader = Reader::open(dir.path()).unwrap();
     let rows: Vec<RecordingRow> = all.iter().rev().map(row_of).collect();
-    assert_eq!(recordings(&reader, 0, 100, None, 10), rows);
-    assert_eq!(recordings(&reader, 0, 100, None, 1), rows[..1]);
+    let all_locations = Location::default();
+    assert_eq!(recordings(&reader, 0, 100, all_locations, 10), rows);
+    assert_eq!(recordings(&reader, 0, 100, all_locations, 1), rows[..1]);
     // The last one ends a second after its event.
-    assert_eq!(recordings(&reader, 13, 100, None, 10), rows[..1]);
-    assert_eq!(recordings(&reader, 14, 100, None, 10), []);
+    assert_eq!(recordings(&reader, 13, 100, all_locations, 10), rows[..1]);
+    assert_eq!(recordings(&reader, 14, 100, all_locations, 10), []);
     // One without a node may be about any.
-    assert_eq!(
-        recordings(&reader, 0, 100, Some((1, Some(3))), 10),
-        some(&rows, &[0, 2, 3])
-    );
-    assert_eq!(
-        recordings(&reader, 0, 100, Some((1, Some(4))), 10),
-        some(&rows, &[0, 2])
-    );
-    assert_eq!(
-        recordings(&reader, 0, 100, Some((1, None)), 10),
-        some(&rows, &[0, 2, 3])
-    );
+    for (interface, queue, places) in [
+        (None, Some(3), &[0, 2, 3][..]),
+        (Some(5), Some(3), &[0, 2, 3]),
+        (Some(6), Some(3), &[0, 2]),
+        (Some(6), None, &[0, 2]),
+        (None, Some(4), &[0, 2]),
+        (None, None, &[0, 2, 3]),
+    ] {
+        let location = Location {
+            node: Some(1),
+            interface,
+            queue,
+        };
+        let found = recordings(&reader, 0, 100, location, 10);
+        assert_eq!(found, some(&rows, places), "{location:?}");
+    }
     let windows = reader.recording_windows(START, START + 10 * SECOND).unwrap();
     assert_eq!(windows, [window(0), window(10)]);
 }
@@ -314,4 +320,52 @@ fn packets_of_a_queue_come_in_the_order_of_time() {
         ..filter
     };
     assert_eq!(reader.passages(&all).unwrap().0.len(), 5);
+}
+
+#[test]
+fn packets_of_a_port_are_those_of_its_level_1_or_else_level_2_interface() {
+    let dir = Dir::new("ports");
+    let level_2 = Hop {
+        egress_if: None,
+        l2_egress_if: Some(70_008),
+        ..hop(102, Some(1), 2)
+    };
+    let both = Hop {
+        l2_egress_if: Some(70_009),
+        ..hop(102, Some(1), 3)
+    };
+    let unknown = Hop {
+        egress_if: None,
+        ..hop(102, Some(1), 4)
+    };
+    let hops = [hop(102, Some(1), 1), level_2, both, unknown];
+    let reports = hops.map(|hop| report(START, vec![hop]));
+    let store = Store::open(Config {
+        reports_table: true,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
+    store.submit_reports(reports.to_vec());
+    store.close();
+    let reader = Reader::open(dir.path()).unwrap();
+    let at = |interface| {
+        let filter = QueueFilter {
+            node: 102,
+            queue: Some(1),
+            interface,
+            from: START,
+            to: START + 1,
+            limit: 9,
+        };
+        let (mut rows, _) = reader.passages(&filter).unwrap();
+        rows.sort_by_key(|row| row.passage.occupancy);
+        rows.iter()
+            .map(|row| (row.passage.occupancy.unwrap(), row.interface))
+            .collect::<Vec<_>>()
+    };
+    let [one, two, three, four] = [(1, Some(8)), (2, Some(70_008)), (3, Some(8)), (4, None)];
+    assert_eq!(at(None), [one, two, three, four]);
+    assert_eq!(at(Some(8)), [one, three, four]);
+    assert_eq!(at(Some(70_008)), [two, four]);
+    assert_eq!(at(Some(70_009)), [four]);
 }

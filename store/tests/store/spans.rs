@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 use collector::event::{Basis, Loss};
-use collector::{Batch, Drop, Event, FlowOrder, FlowRow, Kind, Output as _, Rollup};
+use collector::{Batch, Drop, Event, FlowOrder, FlowRow, Kind, Location, Output as _, Rollup};
 use detect::Metric;
 use store::{
     Config, FlowFilter, FlowSpan, HeatFilter, PathSpan, RatePoint, Reader, SeriesKey, Span, SpanSum, Store,
@@ -673,7 +673,7 @@ fn heat_filter(interval: u32, column: u64) -> HeatFilter {
         to: at(180),
         column,
         interval,
-        node: None,
+        location: Location::default(),
         limit: 10,
     }
 }

@@ -525,7 +525,9 @@ fn typed_questions_read_more_files_than_can_be_joined() {
     );
     assert_eq!(reader.notes(), Vec::<String>::new());
     // Nothing is missing without a note.
-    reader.recordings(0, u64::MAX / 4, None, 10).unwrap();
+    reader
+        .recordings(0, u64::MAX / 4, collector::Location::default(), 10)
+        .unwrap();
     assert!(
         reader
             .notes()

@@ -170,6 +170,8 @@ export type Alert = {
   flow: Flow | null;
   /** The same for this rule and flow, whenever it comes back: 16 hexadecimal digits. Exports call it `alert`. */
   id: string;
+  /** The egress interface of the hop that has the value; null if the packet carried none. */
+  interface: number | null;
   /** Time of the flow's latest report, nanoseconds since the Unix epoch; null unless the collector has confirmed that the alert fires. */
   last_seen: number | null;
   /** The metric in the comparison that last made the rule true. */

@@ -292,10 +292,10 @@ function clamp(value: number, length: number): number {
   return Math.min(Math.max(0, value), Math.max(0, length - 1));
 }
 
-/** On a narrow screen, the number of a queue is worth more than the word. */
+/** On a narrow screen, the name of an interface and the number of a queue are worth more than the words. */
 function labelText(context: CanvasRenderingContext2D, name: string, width: number): string {
   if (context.measureText(name).width <= width) return name;
-  return fitted(context, name.replace(' queue ', ' q'), width);
+  return fitted(context, name.replace(' interface ', ' ').replace(' queue ', ' q'), width);
 }
 
 function fitted(context: CanvasRenderingContext2D, text: string, width: number): string {

@@ -1,9 +1,9 @@
 import { dictionary } from '../lib/dictionary';
 import type { Alert, Alerts, Trial } from '../api/types';
 import { ago, dateTime, exact, metricAmount, metricValue, NONE, plural, span } from '../lib/format';
-import { names } from '../lib/names';
 import type { Sheet } from '../lib/sheet';
 import { metricLabel } from './events';
+import { rowKey, rowName } from './heat';
 
 /** How long alerts can be silenced. */
 export const SILENCES: readonly { seconds: number; text: string }[] = [
@@ -40,9 +40,9 @@ export function valueText(alert: Alert): string {
   return `${metricValue(metric, value)}${sign}${metricAmount(metric, threshold)}`;
 }
 
-export function placeText({ node, queue }: { node: number | null; queue: number | null }): string {
-  if (node === null) return NONE;
-  return `${names.node(node)}${queue === null ? '' : ` queue ${queue}`}`;
+/** Where the value was measured: `leaf1 interface eth2 queue 3`. */
+export function placeText(place: Pick<Alert, 'node' | 'queue' | 'interface'>): string {
+  return place.node === null ? NONE : rowName(place);
 }
 
 /** Duration of the latest occurrence, s; null: not stored. `end`: of what is known, ns. */
@@ -113,7 +113,7 @@ export function endedText(alert: Alert): string {
   return alert.ended === null ? '' : (ENDED[alert.ended] ?? alert.ended);
 }
 
-/** What it compares: `Queue occupancy 80 > 50 at 101 queue 0`. */
+/** What it compares: `Queue occupancy 80 > 50 at 101 interface 2 queue 0`. */
 export function reasonText(alert: Alert): string {
   if (alert.metric === null) return '';
   const place = alert.node === null ? '' : ` at ${placeText(alert)}`;
@@ -149,7 +149,7 @@ export function linksOf(
   if (alert.text !== null)
     links.push({ text: 'The flow', page: 'flow', argument: alert.text, query: around(AROUND_MS) });
   if (alert.node !== null && at !== null) {
-    const key = alert.queue === null ? String(alert.node) : `${alert.node}.${alert.queue}`;
+    const key = rowKey(alert);
     links.push({
       text: 'The queue',
       page: 'queues',

@@ -1,6 +1,7 @@
 import type { Device } from '../api/manager';
-import type { Flow, FlowKey, TelemetryEvent } from '../api/types';
+import type { Flow, FlowDetail, FlowKey, TelemetryEvent } from '../api/types';
 import { plural } from '../lib/format';
+import { names } from '../lib/names';
 import { fromQuery, METRICS, type Draft } from './intents';
 
 /** Links “watch this”: the parameters of the form of an intent. */
@@ -33,11 +34,12 @@ export function watchNode(node: number): Query {
   };
 }
 
-/** Flows through a queue; null: all queues of the node. */
-export function watchQueue(node: number, queue: number | null): Query {
-  const name = queue === null ? `queues-${node}` : `queue-${node}-${queue}`;
+/** Flows through a queue; `queue` null: all queues of the node, or of the egress interface `port`. */
+export function watchQueue(node: number, queue: number | null, port: number | null): Query {
+  const parts = [queue === null ? 'queues' : 'queue', node, port, queue].filter((part) => part !== null);
   const watch = 'flow_path,hop_latency,queue_occupancy';
-  return { from: 'queue', node: String(node), queue: text(queue), name, watch };
+  const name = parts.join('-');
+  return { from: 'queue', node: String(node), queue: text(queue), port: text(port), name, watch };
 }
 
 /** Flows over a link. */
@@ -52,13 +54,15 @@ export function watchEvent(event: TelemetryEvent): Query | null {
   const from = { from: 'event', kind: event.kind, watch: metrics.join() };
   if (event.flow?.dst) return { ...watchFlow(event.flow), ...from, metric: event.metric ?? '' };
   if (event.node === null) return null;
-  return { ...watchQueue(event.node, event.queue), ...from, metric: event.metric ?? '' };
+  return { ...watchQueue(event.node, event.queue, event.interface), ...from, metric: event.metric ?? '' };
 }
 
 /** Which flows must be known to fill in the form. */
 export interface Place {
   node: number;
   queue: number | null;
+  /** The egress interface. */
+  port: number | null;
   to: number | null;
 }
 
@@ -69,12 +73,24 @@ export function placeOf(query: URLSearchParams): Place | null {
     return /^\d+$/.test(value) ? Number(value) : null;
   };
   const node = number('node');
-  return node === null ? null : { node, queue: number('queue'), to: number('to') };
+  return node === null ? null : { node, queue: number('queue'), port: number('port'), to: number('to') };
 }
 
 /** Whether the path of a flow passes a place, as far as the path says. */
 export function passes({ path }: Pick<Flow, 'path'>, { node, to }: Place): boolean {
   return path.some((one, index) => one === node && (to === null || path[index + 1] === to));
+}
+
+/** Whether a flow passes the queue or the port of a place; a hop that names none may be in it. */
+export function isInQueue(
+  hops: readonly Pick<FlowDetail['hops'][number], 'node' | 'queue' | 'egress_if'>[],
+  place: Place,
+): boolean {
+  const may = (wanted: number | null, one: number | null): boolean =>
+    wanted === null || one === null || wanted === one;
+  return hops.some(
+    (hop) => hop.node === place.node && may(place.queue, hop.queue) && may(place.port, hop.egress_if),
+  );
 }
 
 /** Destinations that are written into a form; more would be a list that nobody reads. */
@@ -107,9 +123,11 @@ export function derive(query: URLSearchParams, flows: readonly Flow[], devices: 
   return { ...draft, dst: destinations.join(', '), edges: enter ? device.name : '', derived };
 }
 
-function where({ node, queue, to }: Place, name: (node: number) => string): string {
+function where({ node, queue, port, to }: Place, name: (node: number) => string): string {
   if (to !== null) return `the link ${name(node)} → ${name(to)}`;
-  return queue === null ? name(node) : `queue ${queue} of ${name(node)}`;
+  const interface_ = port === null ? [] : [`interface ${names.interface(node, port)}`];
+  const parts = [...interface_, ...(queue === null ? [] : [`queue ${queue}`])];
+  return parts.length === 0 ? name(node) : `${parts.join(' ')} of ${name(node)}`;
 }
 
 function ofFlow(query: URLSearchParams): string {

@@ -220,7 +220,11 @@ function alertTable(
           alert.flow === null ? '–' : { text: flowName(alert.flow), title: alert.text ?? '' },
         file: { value: (alert) => alert.text },
       },
-      { title: 'Where', hint: 'The node and queue with the value', cell: (alert) => placeText(alert) },
+      {
+        title: 'Where',
+        hint: 'The node, egress interface and queue with the value',
+        cell: (alert) => placeText(alert),
+      },
       {
         title: 'Value',
         numeric: true,

@@ -18,7 +18,7 @@ import {
   tone,
   type Draft,
 } from '../model/intents';
-import { derive, passes, placeOf, type Place } from '../model/watch';
+import { derive, isInQueue, passes, placeOf, type Place } from '../model/watch';
 import { link, type Page, type Route } from '../router';
 import { goTo } from '../times';
 import { session } from '../session';
@@ -167,12 +167,11 @@ const MAX_DETAILS = 40;
 async function flowsAt(place: Place): Promise<Flow[]> {
   const { flows } = await get<{ flows: Flow[] }>('flows', { limit: 1_000 });
   const passing = flows.filter((flow) => passes(flow, place));
-  const { node, queue } = place;
-  if (queue === null) return passing;
+  if (place.queue === null && place.port === null) return passing;
   const inQueue = async (flow: Flow): Promise<boolean> => {
     try {
       const { hops } = await get<FlowDetail>(`flows/${encodeURIComponent(flow.id)}`);
-      return hops.some((hop) => hop.node === node && hop.queue === queue);
+      return isInQueue(hops, place);
     } catch {
       // It has expired meanwhile.
       return false;

@@ -116,21 +116,13 @@ export function burstPanel(close: () => void): BurstPanel {
       control = new AbortController();
       show(element, true);
       shown = { asked, burst: null };
-      const where = rowName({
-        node: Number(asked.node),
-        queue: asked.queue === '' ? null : Number(asked.queue),
-        interface: asked.port === '' ? null : Number(asked.port),
-      });
+      const node = Number(asked.node);
+      const queue = asked.queue === '' ? null : Number(asked.queue);
+      const port = asked.port === '' ? null : Number(asked.port);
+      const where = rowName({ node, queue, interface: port });
       setText(title, `${where}, ${dateTime(asked.from * 1e6).slice(0, 19)}`);
       title.title = bothTimes(asked.from * 1e6);
-      watch.setAttribute(
-        'href',
-        link(
-          'intents',
-          'new',
-          watchQueue(Number(asked.node), asked.queue === '' ? null : Number(asked.queue)),
-        ),
-      );
+      watch.setAttribute('href', link('intents', 'new', watchQueue(node, queue, port)));
       setText(answer, 'Reading …');
       setText(facts, '');
       notes.replaceChildren();

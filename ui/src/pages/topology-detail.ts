@@ -128,21 +128,33 @@ function act(text: string, click: () => void): HTMLElement {
   return h('button', { type: 'button', class: 'as-link', on: { click } }, text);
 }
 
-/** Queues of a node that get a link of their own. */
+/** Queues of a node that are listed: the fullest. The others are counted. */
 const MAX_QUEUES = 8;
+
+type Queue = Node['queues'][number];
+
+/** The fullest queues now; of equal ones, and of those of a past time, the ones that were fullest. */
+function fullest(queues: readonly Queue[]): Queue[] {
+  const by = (a: Queue, b: Queue): number =>
+    (b.occupancy ?? 0) - (a.occupancy ?? 0) || (b.max ?? 0) - (a.max ?? 0);
+  return [...queues].sort(by).slice(0, MAX_QUEUES);
+}
+
+function queueName(node: number, { queue, interface: port }: Queue): string {
+  if (queue === null) return 'all queues';
+  return port === null ? `queue ${queue}` : `interface ${names.interface(node, port)} queue ${queue}`;
+}
 
 function describeNode(about: Shown, id: number, actions: Actions): Description | null {
   const entry = about.graph.nodes.find((node) => node.id === id);
   if (!entry) return null;
   const title = entry.name === String(id) ? `Node ${id}` : `${entry.name} (node ${id})`;
   const events = h('a', { href: link('events', '', { node: String(id) }) }, 'events of this node');
-  // An intent watches the queues with one id at all ports.
-  const ids = new Set((entry.node?.queues ?? []).map(({ queue }) => queue));
-  const queues = [...ids]
-    .slice(0, MAX_QUEUES)
-    .map((queue) =>
-      watchThis(queue === null ? 'watch its queues' : `watch queue ${queue}`, watchQueue(id, queue)),
-    );
+  const queues = fullest(entry.node?.queues ?? []).map((one) => {
+    const name = one.queue === null ? 'its queues' : queueName(id, one);
+    return watchThis(`watch ${name}`, watchQueue(id, one.queue, one.interface));
+  });
+  const all = h('a', { href: link('queues') }, 'all queues');
   const group = about.fabric?.groups.find(({ members }) => members.includes(id));
   return {
     title,
@@ -156,6 +168,7 @@ function describeNode(about: Shown, id: number, actions: Actions): Description |
       events,
       watchThis('watch this node', watchNode(id)),
       ...queues,
+      ...((entry.node?.queues.length ?? 0) > MAX_QUEUES ? [all] : []),
       ...(group ? [act('close its group', () => actions.toggle(group.id))] : []),
     ],
   };
@@ -184,13 +197,12 @@ function nodeFacts(node: Node): Fact[] {
       : spread && spread.max !== null
         ? [['hop latency', `min ${duration(spread.min)}, max ${duration(spread.max)}`]]
         : [['hop latency', 'not reported']];
-  const queues = node.queues.map(({ queue, interface: port, occupancy, max, unit }): Fact => {
-    const of = port === null ? '' : `interface ${names.interface(node.node, port)} `;
-    return [
-      queue === null ? 'all queues' : `${of}queue ${queue}`,
-      `${count(occupancy)}, max ${count(max)} ${unit}`,
-    ];
+  const queues = fullest(node.queues).map((one): Fact => {
+    const { occupancy, max, unit } = one;
+    return [queueName(node.node, one), `${count(occupancy)}, max ${count(max)} ${unit}`];
   });
+  const rest = node.queues.length - queues.length;
+  if (rest > 0) queues.push(['other queues', `${exact(rest)}, not fuller than these`]);
   return [
     ...latency,
     ...queues,

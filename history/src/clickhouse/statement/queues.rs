@@ -1,5 +1,6 @@
 //! SQL statements for heat maps, and for drops and packets at one node.
 
+use collector::Location;
 use export::sink::clickhouse::ABSENT;
 use store::{HeatFilter, QueueFilter};
 
@@ -13,7 +14,18 @@ impl Statement {
     pub(in super::super) fn heat(mut self, filter: &HeatFilter) -> Self {
         let interval = filter.interval.min(60);
         self.equal("metric", "String", Some(filter.metric.name().to_owned()));
-        self.equal("node", "UInt32", filter.node.map(|node| node.to_string()));
+        let Location {
+            node,
+            interface,
+            queue,
+        } = filter.location;
+        for (column, value) in [
+            ("node", node),
+            ("interface", interface),
+            ("queue", queue.map(u32::from)),
+        ] {
+            self.equal(column, "UInt32", value.map(|value| value.to_string()));
+        }
         self.terms.push(format!("flow = '' AND node != {ABSENT}"));
         let latest = self.time("ts >=", filter.latest());
         let seconds_term = if interval > 1 {
@@ -52,11 +64,7 @@ impl Statement {
     /// Selects the packets that passed a queue in time order, each with the path of its report, as far as hops are stored.
     pub(in super::super) fn passages(mut self, filter: &QueueFilter) -> Self {
         self.equal("node", "UInt32", Some(filter.node.to_string()));
-        let wanted = [
-            ("queue", filter.queue.map(u32::from)),
-            ("egress_if", filter.interface),
-        ];
-        for (column, value) in wanted {
+        for (column, value) in filter.columns("egress_if") {
             if let Some(value) = value {
                 let value = self.value("UInt32", value.to_string());
                 self.terms.push(format!("{column} IN ({value}, {ABSENT})"));

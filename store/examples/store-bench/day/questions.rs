@@ -134,7 +134,7 @@ const QUESTIONS: [(&str, Question); 15] = [
             to: span.to(),
             column,
             interval,
-            node: None,
+            location: collector::Location::default(),
             limit: 50,
         };
         reader.heat(&filter).map(|heat| heat.rows.len())
