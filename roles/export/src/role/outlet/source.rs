@@ -348,13 +348,13 @@ mod tests {
             runtime.block_on(async { time::timeout(DELAY * 200, source.read(wanted)).await.unwrap() })
         };
         // Each answer comes in time, and all of them do not.
-        let page = read(DELAY * 8, None).unwrap().page;
+        let page = read(DELAY * 24, None).unwrap().page;
         let count = page.records.len() as u64;
         assert!(
             (1..100).contains(&count) && !page.is_last && page.end == at(count),
             "{page:?}"
         );
-        let page = read(DELAY * 8, Some(at(12))).unwrap().page;
+        let page = read(DELAY * 24, Some(at(12))).unwrap().page;
         assert_eq!((page.records.len(), page.end), (12, at(12)));
         let error = read(DELAY / 2, None).unwrap_err();
         assert!(error.ends_with("does not answer in time"), "{error}");
