@@ -14,7 +14,7 @@ use wire::FlowKey;
 
 use super::{
     context::Context,
-    filters::fault_view,
+    filters::{fault_view, lazy_names},
     holds::{INTERVALS, nanos},
     names,
     page::{self, Prepared},
@@ -87,72 +87,63 @@ const NOTE_FOR_IGNORED: &str = "The rule has “for”, which counts reports, an
 /// Note on every trial.
 const NOTE_STORED_EVENTS: &str = "This trial uses stored events, not every report: changes within a threshold were not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";
 
+/// State of a collector beside its alerts. A console has none.
+#[derive(Default)]
+struct CollectorState {
+    notes: Option<Arc<Notes>>,
+    recordings: Vec<RecordingRow>,
+    confirmation: Confirmation,
+}
+
 /// Returns the alerts of a time span, the worst first.
 pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(ALERTS)?;
     let settings = context.active_config.get();
-    // Notes, recordings and the current truth of rules are known only to the collectors.
-    let is_console = settings.console.is_some();
-    let notes = if is_console {
-        None
-    } else {
-        Some(notes_of(&context)?)
-    };
     let now = nic::time::now();
     let to: u64 = params.number("to")?.unwrap_or(now).min(now);
     let from: u64 = params
         .number("from")?
         .unwrap_or(to.saturating_sub(DEFAULT_SPAN))
         .min(to);
+    let wanted_state = params.text("state").map(str::to_owned);
+    let limit = params.limit()?;
     let permit = history_permit(&context).await?;
     let (mut alerts, known_since) = read_alerts(&context, (from, to), &permit).await?;
-    let confirmation = match is_console {
-        true => Confirmation::default(),
-        false => confirm(&context, &mut alerts, to, now, &permit).await?,
-    };
-    let query = RecordingQuery {
-        span: (from, to),
-        location: Location::default(),
-        limit: MAX_RECORDINGS,
-    };
-    let recordings = match is_console {
-        false => {
-            history_of(&context)?
+    let mut collector = CollectorState::default();
+    if settings.console.is_none() {
+        let query = RecordingQuery {
+            span: (from, to),
+            location: Location::default(),
+            limit: MAX_RECORDINGS,
+        };
+        collector = CollectorState {
+            notes: Some(notes_of(&context)?),
+            confirmation: confirm(&context, &mut alerts, to, now, &permit).await?,
+            recordings: history_of(&context)?
                 .recordings(query, Arc::clone(&permit))
-                .await?
-        }
-        true => Vec::new(),
-    };
-    let state = params.text("state").map(str::to_owned);
-    let limit = params.limit()?;
+                .await?,
+        };
+    }
     names::look_up(
         &context,
         alerts.iter().filter_map(|alert| alert.last.flow.as_ref()),
     );
     respond(permit, move || {
-        let conditions: HashMap<&str, &str> = settings
-            .rules
-            .iter()
-            .map(|rule| (rule.name.as_str(), rule.when.as_str()))
-            .collect();
-        let mut views: Vec<AlertView> = alerts
-            .iter()
-            .map(|alert| {
-                let last_seen = alert.last.flow.and_then(|flow| confirmation.last_seen.get(&flow));
-                AlertView {
-                    last_seen: last_seen.copied().filter(|_| alert.is_firing()),
-                    ..view(alert, notes.as_deref(), &recordings, &conditions, now)
-                }
-            })
-            .collect();
-        let silent = views.iter().filter(|view| is_silent(view, now)).count();
+        let mut views = views(&alerts, &collector, &settings, now);
+        let confirmation = collector.confirmation;
         let unlisted = confirmation.unlisted;
+        let silent = views
+            .iter()
+            .filter_map(|view| view.last_seen)
+            .filter(|last_seen| is_silent(*last_seen, now))
+            .count()
+            + confirmation.silent_unlisted;
         let firing = views.iter().filter(|view| view.state == *"firing").count() + unlisted;
         let unacknowledged = views.iter().filter(|view| is_open(view)).count() + unlisted;
         // A stable sort: the order of `alerts`, worst first, is kept within each group.
         views.sort_by_key(|view| (view.state != *"firing", !is_open(view)));
-        views.retain(|view| state.as_ref().is_none_or(|state| view.state == **state));
-        let is_about_firing = state.as_deref() != Some("resolved");
+        views.retain(|view| wanted_state.as_ref().is_none_or(|state| view.state == **state));
+        let is_about_firing = wanted_state.as_deref() != Some("resolved");
         let total = views.len() + if is_about_firing { unlisted } else { 0 };
         let (alerts, _) = page::fill(views.into_iter(), limit);
         Alerts {
@@ -169,6 +160,32 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
         }
     })
     .await
+}
+
+/// Builds the views of all alerts, in their order.
+fn views(
+    alerts: &[Alert],
+    collector: &CollectorState,
+    settings: &config::Settings,
+    now: u64,
+) -> Vec<AlertView> {
+    let conditions: HashMap<&str, &str> = settings
+        .rules
+        .iter()
+        .map(|rule| (rule.name.as_str(), rule.when.as_str()))
+        .collect();
+    let last_seen = &collector.confirmation.last_seen;
+    alerts
+        .iter()
+        .map(|alert| AlertView {
+            last_seen: alert
+                .last
+                .flow
+                .and_then(|flow| last_seen.get(&flow).copied())
+                .filter(|_| alert.is_firing()),
+            ..view(alert, collector, &conditions, now)
+        })
+        .collect()
 }
 
 /// Reads the alerts of a span from events. The second element is the time since which the events are complete, if there were
@@ -215,6 +232,8 @@ struct Confirmation {
     is_confirmed: bool,
     /// Number of further firing alerts that are not listed.
     unlisted: usize,
+    /// Number of these whose flow is silent.
+    silent_unlisted: usize,
     /// Times of the latest reports of flows for which a rule is true.
     last_seen: HashMap<FlowKey, u64>,
 }
@@ -232,17 +251,18 @@ async fn confirm(
     if !is_now && !alerts.iter().any(Alert::is_firing) {
         return Ok(Confirmation::default());
     }
-    let Ok((firing, last_seen)) = firing(context).await else {
+    let Ok((firing, last_seen)) = firing(context, now).await else {
         return Ok(Confirmation::default());
     };
     if is_now {
-        let unlisted = firing.beyond;
-        firing.correct(alerts);
-        return Ok(Confirmation {
+        let confirmation = Confirmation {
             is_confirmed: true,
-            unlisted,
+            unlisted: firing.beyond,
+            silent_unlisted: firing.silent_beyond,
             last_seen,
-        });
+        };
+        firing.correct(alerts);
+        return Ok(confirmation);
     }
     let filter = EventFilter {
         from: Some(to.saturating_add(1)),
@@ -262,27 +282,28 @@ async fn confirm(
 }
 
 /// Asks the collector which rules are true now, and of which flows. Also returns the times of these flows' latest reports.
-async fn firing(context: &Context) -> Result<(Firing, HashMap<FlowKey, u64>), Refusal> {
+async fn firing(context: &Context, now: u64) -> Result<(Firing, HashMap<FlowKey, u64>), Refusal> {
     let mut firing = Firing::default();
     let mut last_seen = HashMap::new();
     let visit = context.monitor.walk(
         |collector, first| {
+            // Of each flow: its rules that are true, as bits, and the time of its latest report.
             let mut firing_flows: Vec<(FlowKey, u64, u64)> = Vec::new();
             let detection = Arc::clone(collector.detection());
-            let next = match detection.rules.is_empty() {
-                true => None,
-                false => visit_firing_flows(collector, first, |flow| {
+            let mut next = None;
+            if !detection.rules.is_empty() {
+                next = visit_firing_flows(collector, first, |flow| {
                     firing_flows.push((flow.row.flow, flow.rules, flow.row.last_seen))
-                }),
-            };
+                });
+            }
             ((detection, firing_flows), next)
         },
         |_, (detection, firing_flows)| {
-            for (flow, rules, time) in firing_flows {
-                firing.add(&detection, flow, rules);
+            for (flow, rules, flow_last_seen) in firing_flows {
+                firing.add(&detection, flow, rules, is_silent(flow_last_seen, now));
                 // Alerts beyond the limit of `firing` are not listed.
                 if firing.beyond == 0 {
-                    last_seen.insert(flow, time);
+                    last_seen.insert(flow, flow_last_seen);
                 }
             }
         },
@@ -299,11 +320,9 @@ fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option
     (flow.rules >> index & 1 == 1).then_some((index, flow))
 }
 
-/// Returns whether the flow of a firing alert has sent no reports for [`SILENT_AFTER`].
-fn is_silent(alert: &AlertView, now: u64) -> bool {
-    alert
-        .last_seen
-        .is_some_and(|last_seen| now.saturating_sub(last_seen) >= SILENT_AFTER)
+/// Returns whether a flow with this latest report has sent none for [`SILENT_AFTER`].
+fn is_silent(last_seen: u64, now: u64) -> bool {
+    now.saturating_sub(last_seen) >= SILENT_AFTER
 }
 
 /// Returns whether an alert fires and is neither acknowledged nor silenced.
@@ -311,15 +330,11 @@ fn is_open(alert: &AlertView) -> bool {
     alert.state == *"firing" && alert.acknowledged.is_none() && alert.silence.is_none()
 }
 
-fn view(
-    alert: &Alert,
-    notes: Option<&Notes>,
-    recordings: &[RecordingRow],
-    conditions: &HashMap<&str, &str>,
-    now: u64,
-) -> AlertView {
+fn view(alert: &Alert, collector: &CollectorState, conditions: &HashMap<&str, &str>, now: u64) -> AlertView {
     let last = &alert.last;
-    let recording = recordings
+    let notes = collector.notes.as_deref();
+    let recording = collector
+        .recordings
         .iter()
         .find(|recording| recording.rule.as_deref() == Some(&*last.rule) && recording.flow == last.flow);
     AlertView {
@@ -477,7 +492,8 @@ pub(crate) async fn silence(
         ..SilenceView::default()
     };
     let notes = notes_of(&context)?;
-    change(move || notes.silence(new_silence)).await.map(Json)
+    let names = lazy_names(&context);
+    change(move || notes.silence(new_silence, &names)).await.map(Json)
 }
 
 /// Ends a silence before its time.

@@ -1,25 +1,21 @@
 //! Filters in requests: parses conditions on flows and events, resolves names of nodes and drop reasons, and serves completions
 //! at `/filter`.
 
-use std::{
-    cell::{Cell, OnceCell},
-    collections::HashMap,
-    sync::Arc,
-};
-
-use config::Settings;
+use std::{cell::LazyCell, sync::Arc};
 
 use axum::extract::State;
-use filter::{Completion, Fault, Field, Filter, View, complete};
+use filter::{Field, Filter, View, complete};
+use tokio::task;
 
 use super::{
     context::Context,
     names,
     page::{self, Prepared},
     params::{Form, Param, Params},
+    query::internal_error,
     refusal::Refusal,
 };
-use view::{CompletionView, FaultView, FieldView, FilterHelp, NamesView};
+use view::{CompletionView, FaultView, FieldView, FilterHelp, Names};
 
 /// Query parameters of `/filter`.
 pub(super) const FILTER: &[Param] = &[
@@ -39,31 +35,22 @@ pub(super) const FILTER: &[Param] = &[
 
 /// Parses the parameter `filter` of a request; `None` if it is absent.
 pub(super) async fn parse_condition(
-    context: &Context,
+    context: &Arc<Context>,
     params: &Params,
     view: View,
 ) -> Result<Option<Arc<Filter>>, Refusal> {
     let Some(text) = params.text("filter") else {
         return Ok(None);
     };
-    let settings = context.active_config.get();
-    // Parse twice: node names may require a request to the manager, which is made only if the filter contains one.
-    let placeholder = Placeholder {
-        has_node_names: Cell::new(false),
-        settings: &settings,
-    };
-    let placeholder_filter = Filter::parse(text, view, &placeholder);
-    let filter = match placeholder.has_node_names.get() {
-        false => placeholder_filter,
-        true => Filter::parse(text, view, &Names::new(names::loader(context).await)),
-    };
-    let filter = filter.map_err(|fault| {
-        let column = text
-            .get(..fault.position)
-            .map_or(0, |before| before.chars().count())
-            + 1;
+    let names = lazy_names(context);
+    let filter = text.to_owned();
+    // On a blocking thread, because names may require a request to the manager.
+    let parsed = task::spawn_blocking(move || Filter::parse(&filter, view, &names));
+    let filter = parsed.await.map_err(|_| internal_error())?.map_err(|fault| {
+        let before = text.get(..fault.position).unwrap_or_default();
         Refusal::bad_request(format!(
-            "the filter is wrong at character {column}: {}",
+            "the filter is wrong at character {}: {}",
+            before.chars().count() + 1,
             fault.message
         ))
     })?;
@@ -80,35 +67,24 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
     };
     let text = params.text("text").unwrap_or_default().to_owned();
     let cursor = params.number::<usize>("at")?.unwrap_or(usize::MAX);
-    let load_names = names::loader(&context).await;
+    let load_names = names::loader(&context);
     page::make(&context, move || {
-        let names = Names::new(load_names);
+        let names = Names::from(load_names());
         let fault = Filter::parse(&text, view, &names).err();
-        let fault = fault.map(
-            |Fault {
-                 position,
-                 length,
-                 message,
-             }| fault_view(&text, position, length, message),
-        );
+        let fault = fault.map(|fault| fault_view(&text, fault.position, fault.length, fault.message));
         let end = byte_offset(&text, cursor);
-        let completions = complete(&text[..end], view, &names.sorted(), &names.reasons());
+        let reasons: Vec<&str> = names.drop_reasons().values().map(String::as_str).collect();
+        let completions = complete(&text[..end], view, &names.node_names(), &reasons);
         let fields = Field::ALL.into_iter().filter(|field| field.is_of(view));
         FilterHelp {
             fault,
             completions: completions
                 .into_iter()
-                .map(
-                    |Completion {
-                         from,
-                         text: completion,
-                         about,
-                     }| CompletionView {
-                        from: utf16_len(&text, from),
-                        text: completion,
-                        about,
-                    },
-                )
+                .map(|completion| CompletionView {
+                    from: utf16_len(&text, completion.from),
+                    text: completion.text,
+                    about: completion.about,
+                })
                 .collect(),
             fields: fields
                 .map(|field| FieldView {
@@ -147,87 +123,27 @@ fn byte_offset(text: &str, unit: usize) -> usize {
     character_at_unit.map_or(text.len(), |(byte, _)| byte)
 }
 
-/// Knows drop reasons, accepts any name of a node, and records whether there was one.
-struct Placeholder<'a> {
-    has_node_names: Cell<bool>,
-    settings: &'a Settings,
-}
+/// Names of nodes and drop reasons, loaded when a filter uses the first one.
+pub(super) struct LazyNames<F>(LazyCell<Names, F>);
 
-impl filter::Names for Placeholder<'_> {
-    fn node(&self, _name: &str) -> Option<u32> {
-        self.has_node_names.set(true);
-        Some(0)
-    }
-
-    fn reason_codes(&self, name: &str) -> Vec<u8> {
-        let reasons = self.settings.collect().drop_reasons();
-        filter::codes_of(reasons.iter().map(|(code, name)| (*code, name.as_str())), name)
-    }
-
-    fn reason_names(&self) -> Vec<String> {
-        self.settings.collect().drop_reasons().into_values().collect()
-    }
-}
-
-/// Names of nodes and drop reasons, loaded when the first one is needed.
-struct Names<F> {
-    load_names: Cell<Option<F>>,
-    loaded: OnceCell<Loaded>,
-}
-
-struct Loaded {
-    ids: HashMap<String, u32>,
-    reasons: Vec<(u8, String)>,
-}
-
-impl<F: FnOnce() -> NamesView> Names<F> {
-    fn new(load_names: F) -> Self {
-        Self {
-            load_names: Cell::new(Some(load_names)),
-            loaded: OnceCell::new(),
-        }
-    }
-
-    fn loaded(&self) -> &Loaded {
-        self.loaded.get_or_init(|| {
-            let view = self.load_names.take().map(|load| load()).unwrap_or_default();
-            let nodes = view.nodes.into_iter();
-            let reasons = view.drop_reasons.into_iter();
-            Loaded {
-                ids: nodes.filter_map(|node| Some((node.name?, node.node))).collect(),
-                reasons: reasons.map(|reason| (reason.code, reason.name)).collect(),
-            }
-        })
-    }
-
-    fn sorted(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.loaded().ids.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        names
-    }
-
-    fn reasons(&self) -> Vec<&str> {
-        self.loaded()
-            .reasons
-            .iter()
-            .map(|(_, name)| name.as_str())
-            .collect()
-    }
-}
-
-impl<F: FnOnce() -> NamesView> filter::Names for Names<F> {
+impl<F: FnOnce() -> Names> filter::Names for LazyNames<F> {
     fn node(&self, name: &str) -> Option<u32> {
-        self.loaded().ids.get(name).copied()
+        self.0.node_id(name)
     }
 
     fn reason_codes(&self, name: &str) -> Vec<u8> {
-        let reasons = self.loaded().reasons.iter();
-        filter::codes_of(reasons.map(|(code, name)| (*code, name.as_str())), name)
+        self.0.reason_codes(name)
     }
 
     fn reason_names(&self) -> Vec<String> {
-        self.reasons().into_iter().map(str::to_owned).collect()
+        self.0.reason_names()
     }
+}
+
+/// Returns the names for filters; they are loaded on the thread that parses the first filter with a name.
+pub(super) fn lazy_names(context: &Arc<Context>) -> LazyNames<impl FnOnce() -> Names + Send + use<>> {
+    let load_names = names::loader(context);
+    LazyNames(LazyCell::new(move || load_names().into()))
 }
 
 #[cfg(test)]

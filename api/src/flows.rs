@@ -98,28 +98,30 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
     };
     let page_context = Arc::clone(&context);
     page::make(&context, move || {
-        let MatchingFlows {
-            rows,
-            is_complete,
-            last_rank,
-            has_more,
-            total,
-            is_lower_bound,
-        } = matching;
-        names::look_up(&page_context, rows.iter().map(|(_, copy)| &copy.row.flow));
-        let (flows, is_cut) = page::fill(rows.iter().map(|(_, copy)| flow_view(copy)), limit);
-        let last_shown = rows
+        names::look_up(
+            &page_context,
+            matching.rows.iter().map(|(_, copy)| &copy.row.flow),
+        );
+        let (flows, is_cut) = page::fill(matching.rows.iter().map(|(_, copy)| flow_view(copy)), limit);
+        let last_shown = matching
+            .rows
             .get(..flows.len())
             .and_then(<[_]>::last)
             .map(|(rank, _)| *rank);
         // After a full lookup, `last_rank` may be after the last row (flows expire); a cut page continues after its last row.
-        let is_partial = is_cut || !is_complete;
-        let last_rank = if is_partial { last_shown } else { last_rank };
-        let next = last_rank.filter(|_| has_more || is_partial).map(format_cursor);
+        let is_partial = is_cut || !matching.is_complete;
+        let last_rank = if is_partial {
+            last_shown
+        } else {
+            matching.last_rank
+        };
+        let next = last_rank
+            .filter(|_| matching.has_more || is_partial)
+            .map(format_cursor);
         Flows {
             flows,
-            total,
-            at_least: is_lower_bound.then_some(true),
+            total: matching.total,
+            at_least: matching.is_lower_bound.then_some(true),
             as_of,
             next,
             range: None,

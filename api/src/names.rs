@@ -16,7 +16,7 @@ use view::NamesView;
 
 /// Returns the names of nodes, interfaces, hosts and drop reasons.
 pub(crate) async fn names(State(context): State<Arc<Context>>, _: NoParams) -> Result<Prepared, Refusal> {
-    let load = loader(&context).await;
+    let load = loader(&context);
     let dns = context.dns.clone();
     page::make(&context, move || {
         let mut view = load();
@@ -42,15 +42,16 @@ pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
         .collect()
 }
 
-/// Prepares the names without DNS. Run the returned function outside the async runtime, since names may be many.
-pub(super) async fn loader(context: &Context) -> impl FnOnce() -> NamesView + Send + use<> {
-    let settings = context.active_config.get();
-    // The manager's inventory includes names that devices report; without an answer, the configured names are used.
-    let reported = match &context.manager {
-        Some(manager) => manager.ask(|core, _| core.inventory().clone()).await,
-        None => None,
-    };
+/// Returns a function that loads the names without DNS. It waits for the manager, so call it on a blocking thread.
+pub(super) fn loader(context: &Arc<Context>) -> impl FnOnce() -> NamesView + Send + use<> {
+    let context = Arc::clone(context);
+    let runtime = tokio::runtime::Handle::current();
     move || {
+        let settings = context.active_config.get();
+        // The manager's inventory includes names that devices report; without an answer, the configured names are used.
+        let manager = context.manager.as_ref();
+        let reported =
+            manager.and_then(|manager| runtime.block_on(manager.ask(|core, _| core.inventory().clone())));
         let inventory = reported.unwrap_or_else(|| inventory::from_settings(&settings.inventory));
         let settings = settings.collect();
         NamesView::new(settings.node_names(), &inventory).with_drop_reasons(settings.drop_reasons())

@@ -74,46 +74,56 @@ mod tests {
                 }
                 for parameter in operation["parameters"].as_array().unwrap() {
                     let (name, about) = (text(&parameter["name"]), text(&parameter["description"]));
-                    out.push_str(&format!("\n- `{name}` ({}): {about}", kind(&parameter["schema"])));
+                    out.push_str(&format!(
+                        "\n- `{name}` ({}): {about}",
+                        type_text(&parameter["schema"])
+                    ));
                 }
                 let body = &operation["requestBody"]["content"]["application/json"]["schema"];
                 if body.is_object() {
-                    out.push_str(&format!("\n- body: {}", kind(body)));
+                    out.push_str(&format!("\n- body: {}", type_text(body)));
                 }
                 for (form, content) in operation["responses"]["200"]["content"].as_object().unwrap() {
-                    out.push_str(&format!("\n- response ({form}): {}\n", kind(&content["schema"])));
+                    out.push_str(&format!(
+                        "\n- response ({form}): {}\n",
+                        type_text(&content["schema"])
+                    ));
                 }
             }
         }
+        write_types(&mut out, document);
+        out
+    }
+
+    fn write_types(out: &mut String, document: &Value) {
         out.push_str("\n# Types\n");
         for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
             out.push_str(&format!("\n## {name}\n\n{}\n", text(&schema["description"])));
-            fields(&mut out, "", schema);
+            write_fields(out, "", schema);
             for choice in schema["oneOf"].as_array().into_iter().flatten() {
                 let about = text(&choice["description"]);
                 out.push_str(&format!(
                     "\n- `kind` = {}: {about}",
                     choice["properties"]["kind"]["const"]
                 ));
-                fields(&mut out, "  ", choice);
+                write_fields(out, "  ", choice);
             }
             if !schema["properties"].is_object() {
-                out.push_str(&format!("\n- {}.", kind(schema)));
+                out.push_str(&format!("\n- {}.", type_text(schema)));
             }
             out.push('\n');
         }
-        out
     }
 
-    fn fields(out: &mut String, indent: &str, schema: &Value) {
-        for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
+    fn write_fields(out: &mut String, indent: &str, schema: &Value) {
+        for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
             if !schema["const"].is_null() {
                 continue;
             }
             let about = schema["description"]
                 .as_str()
                 .map_or_else(String::new, |about| format!(" {about}"));
-            out.push_str(&format!("\n{indent}- `{field}`: {}.{about}", kind(schema)));
+            out.push_str(&format!("\n{indent}- `{name}`: {}.{about}", type_text(schema)));
         }
     }
 
@@ -122,14 +132,14 @@ mod tests {
     }
 
     /// Describes a schema in a short text.
-    fn kind(schema: &Value) -> String {
+    fn type_text(schema: &Value) -> String {
         if let Some(reference) = schema["$ref"].as_str() {
             return reference.rsplit('/').next().unwrap().to_owned();
         }
         if let Some(choices) = schema["anyOf"].as_array()
             && schema["type"].is_null()
         {
-            return choices.iter().map(kind).collect::<Vec<_>>().join(" or ");
+            return choices.iter().map(type_text).collect::<Vec<_>>().join(" or ");
         }
         if let Some(words) = schema["enum"].as_array() {
             return words
@@ -140,20 +150,20 @@ mod tests {
         }
         let types: Vec<&str> = match &schema["type"] {
             Value::Array(list) => list.iter().map(text).collect(),
-            one => vec![text(one)],
+            name => vec![text(name)],
         };
         match types[0] {
             "" => "anything".to_owned(),
-            "array" => format!("list of {}", kind(&schema["items"])),
+            "array" => format!("list of {}", type_text(&schema["items"])),
             "object" => match schema["properties"].as_object() {
                 Some(fields) => {
                     let fields = fields
                         .iter()
-                        .map(|(name, schema)| format!("{name}: {}", kind(schema)));
+                        .map(|(name, schema)| format!("{name}: {}", type_text(schema)));
                     format!("{{{}}}", fields.collect::<Vec<_>>().join("; "))
                 }
                 None if schema["additionalProperties"].is_object() => {
-                    format!("object of {} by name", kind(&schema["additionalProperties"]))
+                    format!("object of {} by name", type_text(&schema["additionalProperties"]))
                 }
                 None => "object".to_owned(),
             },

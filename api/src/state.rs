@@ -242,7 +242,7 @@ pub(crate) async fn metrics(
         None => Vec::new(),
     };
     // On a blocking thread, since there may be many names; without a thread, no names.
-    let names = tokio::task::spawn_blocking(super::names::loader(&context).await)
+    let names = tokio::task::spawn_blocking(super::names::loader(&context))
         .await
         .unwrap_or_default();
     let sources = metrics::Sources {

@@ -95,7 +95,7 @@ pub(crate) async fn traffic(
 }
 
 /// Parses the parameters. Filters apply to flows or to events, depending on what the measure counts.
-async fn query(context: &Context, params: &Params) -> Result<TrafficQuery, Refusal> {
+async fn query(context: &Arc<Context>, params: &Params) -> Result<TrafficQuery, Refusal> {
     let measure = params.text("measure");
     let measure = Measure::ALL
         .into_iter()

@@ -272,31 +272,22 @@ impl Printer {
     }
 
     fn datagram(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
-        let Self {
-            decoder,
-            json,
-            out,
-            line,
-            summary,
-            hint,
-            profiles,
-            plausibility,
-            ..
-        } = self;
-        let plausibility = plausibility.for_source(&octets(datagram.src));
-        let profile = profiles.of_source(&octets(datagram.src));
-        if decoder.profile() != profile {
-            *decoder = Decoder::new(*profile);
+        let plausibility = self.plausibility.for_source(&octets(datagram.src));
+        let profile = self.profiles.of_source(&octets(datagram.src));
+        if self.decoder.profile() != profile {
+            self.decoder = Decoder::new(*profile);
         }
         let mut is_refused = true;
         // Read once, and only if a report is refused: a datagram may have thousands of refused reports.
         let mut peeked = None;
-        for (index, report) in decoder.reports(datagram.payload).enumerate() {
+        for (index, report) in self.decoder.reports(datagram.payload).enumerate() {
             is_refused &= report.is_err();
-            line.clear();
+            self.line.clear();
             match &report {
-                Ok(report) if *json => json::report(line, ts, datagram.src, report, plausibility),
-                Ok(report) => text::report(line, ts, datagram.src, report, plausibility),
+                Ok(report) if self.json => {
+                    json::report(&mut self.line, ts, datagram.src, report, plausibility)
+                }
+                Ok(report) => text::report(&mut self.line, ts, datagram.src, report, plausibility),
                 Err(refusal) => {
                     // `peek` gives the flow of the datagram's first report only.
                     let peeked = *peeked.get_or_insert_with(|| peek(datagram.payload, profile).ok());
@@ -310,14 +301,16 @@ impl Printer {
                         peeked,
                         refusal: *refusal,
                     };
-                    context.write(line, *json);
+                    context.write(&mut self.line, self.json);
                 }
             }
-            summary.count(report.map(|report| report.version.name()));
-            out.write_all(line.as_bytes()).map_err(CliError::output)?;
+            self.summary.count(report.map(|report| report.version.name()));
+            self.out
+                .write_all(self.line.as_bytes())
+                .map_err(CliError::output)?;
         }
         if is_refused {
-            hint.try_others(datagram.payload, profile);
+            self.hint.try_others(datagram.payload, profile);
         }
         self.flush_if_live()
     }

@@ -163,21 +163,3 @@ fn known(kind: &str, name: Option<&str>, names: Vec<&str>) -> Result<(), CliErro
         _ => Ok(()),
     }
 }
-
-/// Names for a filter, as in the output.
-pub(super) struct KnownNames<'a>(pub(super) &'a Names);
-
-impl filter::Names for KnownNames<'_> {
-    fn node(&self, name: &str) -> Option<u32> {
-        self.0.node_id(name)
-    }
-
-    fn reason_codes(&self, name: &str) -> Vec<u8> {
-        let reasons = self.0.drop_reasons().iter();
-        filter::codes_of(reasons.map(|(code, name)| (*code, name.as_str())), name)
-    }
-
-    fn reason_names(&self) -> Vec<String> {
-        self.0.drop_reasons().values().cloned().collect()
-    }
-}

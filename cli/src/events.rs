@@ -355,7 +355,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::event_filter::KnownNames;
     use view::NamesView;
 
     fn shown(event: serde_json::Value) -> String {
@@ -496,7 +495,7 @@ mod tests {
             filter: Some("node == leaf1 and reason == link_down".into()),
             ..Filter::default()
         };
-        let condition = filter.condition(&KnownNames(&names)).unwrap().unwrap();
+        let condition = filter.condition(&names).unwrap().unwrap();
         let facts = |reason: u8| filter::Facts {
             node: Some(7),
             reason: Some(reason),

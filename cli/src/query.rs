@@ -3,7 +3,8 @@
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::runtime;
@@ -218,22 +219,20 @@ impl QueryRunner {
         let _waiting = Waiting::on(format!("querying, at most {}", units::clock(query.timeout)));
         let (runtime, pool) = match self {
             Self::Local { runtime, pool } => (runtime, pool),
-            Self::Remote(client) => return ask(client, query).map_err(CliError::from),
+            Self::Remote(client) => {
+                let start = Instant::now();
+                return ask(client, query).map_err(|error| match start.elapsed() < query.timeout {
+                    true => error.into(),
+                    false => CliError::new(format!("no response in {:?}; raise --timeout", query.timeout)),
+                });
+            }
         };
-        let StoreQuery {
-            sql,
-            from,
-            to,
-            limit,
-            timeout,
-            ..
-        } = query.clone();
         let request = Request {
-            sql,
-            from,
-            to,
-            max_rows: limit,
-            timeout,
+            sql: query.sql.clone(),
+            from: query.from,
+            to: query.to,
+            max_rows: query.limit,
+            timeout: query.timeout,
             notes: Vec::new(),
         };
         match runtime.block_on(pool.query(&request)) {
@@ -398,6 +397,24 @@ mod tests {
             as_json(&answer()),
             "{\"kind\":\"new,er\",\"n\":12,\"x\":null}\n{\"kind\":\"dr\\\"op\",\"n\":0.5,\"x\":null}\n"
         );
+    }
+
+    #[test]
+    fn the_timeout_also_bounds_a_query_of_a_running_hopwise() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = Client::new(&silent.local_addr().unwrap().to_string(), None).unwrap();
+        let query = StoreQuery {
+            sql: "SELECT 1".to_owned(),
+            format: Format::Table,
+            from: None,
+            to: None,
+            limit: 1,
+            timeout: Duration::from_millis(1_200),
+        };
+        let start = Instant::now();
+        let error = QueryRunner::Remote(client).run(&query).unwrap_err();
+        assert!(start.elapsed() < Duration::from_secs(30), "{error}");
+        assert_eq!(error.to_string(), "no response in 1.2s; raise --timeout");
     }
 
     #[test]

@@ -286,40 +286,35 @@ impl RequestKind {
 
 impl Sketch {
     fn operation<'a>(&self, scratch: &'a mut Vec<u8>) -> Result<Operation<'a>, CliError> {
-        let Self {
-            sketch,
-            epoch,
-            first,
-            depth,
-            width,
-            op,
-            counters,
-        } = self;
-        let columns = counters.len() / usize::from(*depth).max(1);
-        if columns * usize::from(*depth) != counters.len() || columns > 255 || !matches!(width, 4 | 8) {
+        let columns = self.counters.len() / usize::from(self.depth).max(1);
+        if columns * usize::from(self.depth) != self.counters.len()
+            || columns > 255
+            || !matches!(self.width, 4 | 8)
+        {
             let text = "counters must fill 1 to 255 columns of --depth rows; --width is 4 or 8 bytes";
             return Err(CliError::new(text));
         }
-        let max = if *width == 4 {
+        let max = if self.width == 4 {
             u64::from(u32::MAX)
         } else {
             u64::MAX
         };
-        if let Some(counter) = counters.iter().find(|counter| **counter > max) {
+        if let Some(counter) = self.counters.iter().find(|counter| **counter > max) {
             return Err(CliError::new(format!(
-                "{counter} does not fit into {width} bytes; use --width 8"
+                "{counter} does not fit into {} bytes; use --width 8",
+                self.width
             )));
         }
-        for counter in counters {
-            scratch.extend_from_slice(&counter.to_be_bytes()[8 - usize::from(*width)..]);
+        for counter in &self.counters {
+            scratch.extend_from_slice(&counter.to_be_bytes()[8 - usize::from(self.width)..]);
         }
         Ok(Operation::SketchMerge {
-            sketch: *sketch,
-            epoch: *epoch,
-            first_column: *first,
-            depth: *depth,
-            width: *width,
-            op: *op,
+            sketch: self.sketch,
+            epoch: self.epoch,
+            first_column: self.first,
+            depth: self.depth,
+            width: self.width,
+            op: self.op,
             columns: columns as u8,
             counters: scratch,
         })
@@ -377,7 +372,7 @@ impl ReportSender {
         let config = dta::Config {
             reporter: args.reporter,
             spread,
-            longest_essential: if args.essential { MAX_ESSENTIAL_LEN } else { 0 },
+            max_essential_len: if args.essential { MAX_ESSENTIAL_LEN } else { 0 },
             first_sequence: first_sequence(time::now()),
             ..dta::Config::default()
         };

@@ -6,7 +6,7 @@ use collector::Kind;
 use detect::Metric;
 use store::{EventFilter, EventRow, QueryOptions, Reader, Value, facts};
 
-use super::event_filter::{Filter, KnownNames};
+use super::event_filter::Filter;
 use super::remote::parse_path;
 use terminal::CliError;
 use view::{EventView, Flow, FlowDetail, FlowView, HopView, Names};
@@ -36,7 +36,7 @@ pub(super) fn events(
     limit: u32,
     names: &Names,
 ) -> Result<Vec<EventView>, CliError> {
-    let condition = filter.condition(&KnownNames(names))?;
+    let condition = filter.condition(names)?;
     let reader = open(dir)?;
     let flow = match filter.flow.as_deref().map(str::parse) {
         Some(Err(error)) => return Err(CliError::new(format!("--flow: {error}"))),

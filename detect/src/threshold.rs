@@ -157,7 +157,7 @@ impl Match {
     }
 
     /// Returns the flows that both match, or `None` if there can be none.
-    fn intersection(&self, other: &Self) -> Option<Self> {
+    pub fn intersection(&self, other: &Self) -> Option<Self> {
         let intersection = Self {
             src: combine(self.src, other.src, |a, b| a.intersection(&b)).ok()?,
             dst: combine(self.dst, other.dst, |a, b| a.intersection(&b)).ok()?,

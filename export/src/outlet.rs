@@ -130,14 +130,27 @@ impl Item {
 
 /// Returns the initial cursor of a partition that is read for the first time from this offset. `random` becomes its incarnation
 /// number.
-pub fn begin(row: u64, random: u64) -> Cursor {
+pub fn begin(offset: u64, random: u64) -> Cursor {
     Cursor {
-        settled: Position {
-            file: (random >> 1).max(1),
-            row,
-        },
+        settled: position((random >> 1).max(1), offset),
         batch_end: None,
     }
+}
+
+/// Returns the position of an offset in an incarnation of the topic. The fields of [`Position`] have the names of the store.
+fn position(incarnation: u64, offset: u64) -> Position {
+    Position {
+        file: incarnation,
+        row: offset,
+    }
+}
+
+fn incarnation_of(position: Position) -> u64 {
+    position.file
+}
+
+fn offset_of(position: Position) -> u64 {
+    position.row
 }
 
 /// Returns the deduplication token of a request: equal for equal batches, even if Kafka deleted part of one meanwhile. `part`
@@ -145,7 +158,12 @@ pub fn begin(row: u64, random: u64) -> Cursor {
 pub fn token(topic: &str, partition: i32, batch: &Cursor, part: Option<(u64, u64)>) -> String {
     let from = batch.settled;
     let to = batch.batch_end.unwrap_or(from);
-    let mut token = format!("{topic}-{partition}-{:016x}-{}-{}", from.file, from.row, to.row);
+    let incarnation = incarnation_of(from);
+    let mut token = format!(
+        "{topic}-{partition}-{incarnation:016x}-{}-{}",
+        offset_of(from),
+        offset_of(to)
+    );
     if let Some((first, last)) = part {
         token.push_str(&format!("-part-{first}-{last}"));
     }
@@ -190,12 +208,16 @@ pub enum Step {
 pub struct Reading {
     stream: Stream,
     request: PageRequest,
+    /// The next offset to read.
     offset: u64,
     items: Vec<Arc<Item>>,
+    /// Size of `items` in memory, bytes.
     size: usize,
+    /// Limit of the days that one insert touches: each is a partition of the table.
     days: DayLimit,
     /// The next message would exceed the limit of days.
     is_cut: bool,
+    /// Number of offsets that Kafka deleted before they were read.
     expired: u64,
     /// The offset after the last message of the partition.
     end: Option<u64>,
@@ -204,7 +226,7 @@ pub struct Reading {
 impl Reading {
     /// Starts to read a page. Returns the reading and its first step.
     pub fn new(stream: Stream, request: PageRequest) -> (Self, Step) {
-        let offset = request.from.row;
+        let offset = offset_of(request.from);
         let reading = Self {
             stream,
             request,
@@ -234,12 +256,13 @@ impl Reading {
 
     /// Ends the page early because time is up. Returns `None` if its end is fixed or nothing was read.
     pub fn end_early(&mut self) -> Option<Step> {
-        let ends = self.until().is_none() && self.offset > self.request.from.row;
-        ends.then(|| self.finish_page(false))
+        let can_end = self.until().is_none() && self.offset > offset_of(self.request.from);
+        can_end.then(|| self.finish_page(false))
     }
 
+    /// Returns the offset of the page's fixed end, if it has one.
     fn until(&self) -> Option<u64> {
-        self.request.until.map(|until| until.row)
+        self.request.until.map(offset_of)
     }
 
     /// Processes a fetch response.
@@ -289,39 +312,32 @@ impl Reading {
 
     /// Adds the messages of record batches, up to the end of the page.
     fn add(&mut self, batches: &[u8]) {
-        let Self {
-            stream,
-            request,
-            offset,
-            items,
-            size,
-            days,
-            is_cut,
-            ..
-        } = self;
-        let until = request.until.map(|until| until.row);
-        let end = log::messages(batches, i64::try_from(*offset).unwrap_or(i64::MAX), |message| {
+        let until = self.until();
+        let first = i64::try_from(self.offset).unwrap_or(i64::MAX);
+        let end = log::messages(batches, first, |message| {
             let offset = u64::try_from(message.offset).unwrap_or(0);
-            let goes_on = match until {
-                Some(until) => offset < until && *size <= MAX_REPEATED_BATCH,
-                None => items.is_empty() || items.len() < request.records && *size < request.bytes,
+            let has_space = self.items.len() < self.request.records && self.size < self.request.bytes;
+            let fits = match until {
+                Some(until) => offset < until && self.size <= MAX_REPEATED_BATCH,
+                None => self.items.is_empty() || has_space,
             };
-            if !goes_on {
+            if !fits {
                 return false;
             }
-            let item = Item::new(*stream, offset, &message);
+            let item = Item::new(self.stream, offset, &message);
             // Depends only on the records, so that every reading has the same boundaries.
-            *is_cut = item.content.as_ref().is_ok_and(|record| !days.admit(record.ts()));
-            if !*is_cut {
-                *size += item.bytes();
-                items.push(Arc::new(item));
+            let record = item.content.as_ref();
+            self.is_cut = record.is_ok_and(|record| !self.days.admit(record.ts()));
+            if !self.is_cut {
+                self.size += item.bytes();
+                self.items.push(Arc::new(item));
             }
-            !*is_cut
+            !self.is_cut
         });
-        *offset = u64::try_from(end)
-            .unwrap_or(*offset)
+        self.offset = u64::try_from(end)
+            .unwrap_or(self.offset)
             .min(until.unwrap_or(u64::MAX))
-            .max(*offset);
+            .max(self.offset);
     }
 
     fn is_full(&self) -> bool {
@@ -353,10 +369,8 @@ impl Reading {
         }
         // Offsets only grow, so the topic was recreated. Positions must grow, too: raise the incarnation.
         let PageRequest { from, random, .. } = self.request;
-        let end = Position {
-            file: from.file.saturating_add(1 + (random >> 16)),
-            row: first,
-        };
+        let incarnation = incarnation_of(from).saturating_add(1 + (random >> 16));
+        let end = position(incarnation, first);
         let page = Page {
             records: Vec::new(),
             end,
@@ -373,14 +387,11 @@ impl Reading {
 
     fn finish_page(&mut self, is_last: bool) -> Step {
         let records = std::mem::take(&mut self.items);
-        let passed = self.offset - self.request.from.row;
+        let passed = self.offset - offset_of(self.request.from);
         let page = Page {
             left_out: passed.saturating_sub(self.expired + records.len() as u64),
             records,
-            end: Position {
-                file: self.request.from.file,
-                row: self.offset,
-            },
+            end: position(incarnation_of(self.request.from), self.offset),
             expired: self.expired,
             bytes: self.size,
             is_last,

@@ -560,6 +560,7 @@ const TAIL: &str = "
 | --- | --- | --- |
 | addresses | `==` `!=` `in` | `10.0.1.5`, `10.0.0.0/8`, `2001:db8::/32` |
 | nodes | `==` `!=` `in` | an id, or a name of the configuration or the inventory; in quotes if it has blanks |
+| drop reasons | `==` `!=` `in` | a name, such as `link_down`, in any case and with spaces, `_` or `-` between words; or the device's code, also in a range: `128-131`. Codes can be compared by `<` `<=` `>` `>=`, too |
 | ports, numbers | `==` `!=` `<` `<=` `>` `>=` `in` | `443`, `8000-8999`, `10k`, `0x17` |
 | times | the same | `800ns`, `5us`, `1.5ms`, `2s`; without a unit nanoseconds |
 | shares | the same | `80%` |

@@ -76,15 +76,19 @@ impl FlowMatch {
 
     /// Returns the flows that both keys match, or `None` if there are none.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
-        let both = Self {
-            src: intersect(self.src, other.src, |a, b| a.intersection(&b)).ok()?,
-            dst: intersect(self.dst, other.dst, |a, b| a.intersection(&b)).ok()?,
-            sport: overlap(self.sport, other.sport)?,
-            dport: overlap(self.dport, other.dport)?,
-            proto: intersect(self.proto, other.proto, |a, b| (a == b).then_some(a)).ok()?,
-            dscp: intersect(self.dscp, other.dscp, |a, b| (a == b).then_some(a)).ok()?,
+        let dscp = match (self.dscp, other.dscp) {
+            (Some(a), Some(b)) if a != b => return None,
+            (a, b) => a.or(b),
         };
-        (!both.mixes_families()).then_some(both)
+        let both = self.to_match().intersection(&other.to_match())?;
+        Some(Self {
+            src: both.src,
+            dst: both.dst,
+            sport: both.src_port.bounds(),
+            dport: both.dst_port.bounds(),
+            proto: both.proto,
+            dscp,
+        })
     }
 
     /// Returns whether source and destination belong to different IP versions; such a key matches no packet.
@@ -160,22 +164,6 @@ fn ports_text(name: &str, (first, last): Ports) -> Option<String> {
         _ if first == last => Some(format!("{name} {first}")),
         _ => Some(format!("{name} {first}-{last}")),
     }
-}
-
-/// Nothing matches both of two fields.
-struct Disjoint;
-
-/// Intersects two optional fields, where `None` matches anything.
-fn intersect<T>(a: Option<T>, b: Option<T>, join: impl Fn(T, T) -> Option<T>) -> Result<Option<T>, Disjoint> {
-    match (a, b) {
-        (Some(a), Some(b)) => join(a, b).map(Some).ok_or(Disjoint),
-        (a, b) => Ok(a.or(b)),
-    }
-}
-
-fn overlap(a: Ports, b: Ports) -> Option<Ports> {
-    let range = (a.0.max(b.0), a.1.min(b.1));
-    (range.0 <= range.1).then_some(range)
 }
 
 /// The reason why flows have no entries.

@@ -249,7 +249,7 @@ impl Client {
         self.send_if(None, method, path, body)
     }
 
-    /// Does the same as [`Client::send`], and waits longer for the response if `within` is longer than usual.
+    /// Does the same as [`Client::send`], and waits at most `within` for the response, and for each part of its body.
     pub fn send_within(
         &self,
         within: Duration,
@@ -265,7 +265,7 @@ impl Client {
             body: Some(&body),
             condition: None,
         };
-        value(&self.body_within(request, within.max(RESPONSE_WITHIN))?)
+        value(&self.body_within(request, within)?)
     }
 
     /// Does the same as [`Client::send`], with a precondition.
@@ -654,6 +654,19 @@ mod tests {
                 )
             );
         }
+    }
+
+    #[test]
+    fn a_wait_may_be_shorter_than_usual() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = Client::new(&listener.local_addr().unwrap().to_string(), None).unwrap();
+        let start = Instant::now();
+        let error = client.send_within(Duration::from_millis(200), "POST", "/query", &Value::Null);
+        assert!(
+            matches!(&error, Err(Error::Unreachable { source, .. }) if source.kind() == io::ErrorKind::TimedOut),
+            "{error:?}"
+        );
+        assert!(start.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

@@ -454,27 +454,20 @@ fn table(lost: &str, stages: &[Stage]) -> String {
         ("", Align::Left),
     ]);
     for stage in stages {
-        let Stage {
-            stage: name,
-            unit,
-            into,
-            out,
-            drops,
-            ..
-        } = stage;
-        let reasons: Vec<String> = drops
+        let reasons: Vec<String> = stage
+            .drops
             .iter()
             .filter(|(_, count)| **count > 0)
             .map(|(reason, count)| format!("{reason} {}", units::count(*count)))
             .collect();
         table.row([
-            name.to_string(),
-            units::count(*into),
-            units::count(*out),
+            stage.stage.to_string(),
+            units::count(stage.into),
+            units::count(stage.out),
             units::count(dropped(stage)),
             format!(
                 "{}{}{}",
-                unit,
+                stage.unit,
                 if reasons.is_empty() { "" } else { ": " },
                 reasons.join(", ")
             ),

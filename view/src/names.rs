@@ -140,16 +140,10 @@ pub struct Names {
 impl From<NamesView> for Names {
     fn from(view: NamesView) -> Self {
         let mut names = Self::default();
-        for NodeNamesView {
-            node,
-            name,
-            interfaces,
-        } in view.nodes
-        {
-            names.nodes.extend(name.map(|name| (node, name)));
-            let interfaces = interfaces
-                .into_iter()
-                .map(|one| ((node, one.interface), one.name));
+        for view in view.nodes {
+            names.nodes.extend(view.name.map(|name| (view.node, name)));
+            let interfaces = view.interfaces.into_iter();
+            let interfaces = interfaces.map(|interface| ((view.node, interface.interface), interface.name));
             names.interfaces.extend(interfaces);
         }
         let reasons = view.drop_reasons.into_iter();
@@ -185,6 +179,13 @@ impl Names {
         &self.drop_reasons
     }
 
+    /// Returns the names of nodes, sorted.
+    pub fn node_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.nodes.values().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Returns the id of the node with this name, or `None` if there is none.
     pub fn node_id(&self, name: &str) -> Option<u32> {
         let mut nodes = self.nodes.iter();
@@ -211,6 +212,22 @@ impl Names {
         let from = self.host(src);
         let to = self.host(dst);
         (from != src || to != dst).then(|| format!("{from}>{to}"))
+    }
+}
+
+/// Names in a filter are those of the output.
+impl filter::Names for Names {
+    fn node(&self, name: &str) -> Option<u32> {
+        self.node_id(name)
+    }
+
+    fn reason_codes(&self, name: &str) -> Vec<u8> {
+        let reasons = self.drop_reasons.iter();
+        filter::codes_of(reasons.map(|(code, name)| (*code, name.as_str())), name)
+    }
+
+    fn reason_names(&self) -> Vec<String> {
+        self.drop_reasons.values().cloned().collect()
     }
 }
 

@@ -99,7 +99,7 @@ async fn due_repeats(context: &Context, notes: &Notes, end: Nanos) -> Result<Vec
         seen: HashSet::new(),
     };
     let mut repeats = Vec::new();
-    let mut unknown = firing(context).await?.0;
+    let mut unknown = firing(context, nic::time::now()).await?.0;
     let mut is_complete = false;
     // Backwards in time: each page ends where the page read before it begins.
     for _ in 0..MAX_EVENT_PAGES {

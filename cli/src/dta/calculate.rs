@@ -51,23 +51,15 @@ fn count(text: &str) -> Result<u64, String> {
 
 /// Runs `hopwise calculate`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
-    let Args {
-        keys,
-        slots,
-        copies,
-        data,
-        answered,
-        json,
-    } = args;
     let result = calculate::calculate(&Requirements {
-        keys,
-        slots,
-        copies,
-        data,
-        answered,
+        keys: args.keys,
+        slots: args.slots,
+        copies: args.copies,
+        data: args.data,
+        answered: args.answered,
     })
     .map_err(CliError::new)?;
-    print(&result, json, text)?;
+    print(&result, args.json, text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -28,7 +28,7 @@ const ALLOWANCE: u64 = 512 * RETRANSMISSION_COST;
 
 /// Settings of the retransmission of essential reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repeat {
+pub struct Retransmission {
     /// Time for which further NACKs for the same gap are ignored, ns.
     pub patience: u64,
     /// Time after which the last essential report is retransmitted if no other follows it, ns. It is repeated after twice, four
@@ -37,7 +37,7 @@ pub struct Repeat {
     pub probe: u64,
 }
 
-impl Default for Repeat {
+impl Default for Retransmission {
     fn default() -> Self {
         Self {
             patience: 500_000,
@@ -59,7 +59,7 @@ pub struct Stats {
     pub probes: u64,
     /// NACKs that were processed.
     pub nacks: u64,
-    /// NACKs that were ignored: a repetition within [`Repeat::patience`], or one that names no missing report.
+    /// NACKs that were ignored: a repetition within [`Retransmission::patience`], or one that names no missing report.
     pub early: u64,
     /// NACKs ignored because they would exceed the limit of retransmissions.
     pub limited: u64,
@@ -280,11 +280,18 @@ impl Destination {
 
     /// Processes a NACK: the translator lacks the reports after `last`. With `overload` (it could not queue them), only the
     /// first is retransmitted at once, the others when the congestion is over.
-    pub(super) fn nack(&mut self, last: u16, overload: bool, now: u64, repeat: &Repeat, out: &mut Outbox) {
+    pub(super) fn nack(
+        &mut self,
+        last: u16,
+        overload: bool,
+        now: u64,
+        retransmission: &Retransmission,
+        out: &mut Outbox,
+    ) {
         let missing = self.reports_after(last);
-        let is_repeated = self
-            .last_nack
-            .is_some_and(|nack| nack.sequence == last && now.saturating_sub(nack.received) < repeat.patience);
+        let is_repeated = self.last_nack.is_some_and(|nack| {
+            nack.sequence == last && now.saturating_sub(nack.received) < retransmission.patience
+        });
         // Half of the numbers are behind the latest report.
         if is_repeated || missing == 0 || missing >= 1 << 15 {
             self.stats.early += 1;
@@ -318,9 +325,9 @@ impl Destination {
         if self.buffered_count > 0 {
             self.next_due = Some(first);
         }
-        if repeat.probe > 0 {
+        if retransmission.probe > 0 {
             self.probe = TailProbe {
-                due: now.saturating_add(repeat.probe),
+                due: now.saturating_add(retransmission.probe),
                 remaining: MAX_PROBES,
             };
         }
@@ -407,7 +414,7 @@ impl Destination {
     }
 
     /// Sends due reports: those that did not fit before, and the retransmission of the last report.
-    pub(super) fn tick(&mut self, now: u64, repeat: &Repeat, out: &mut Outbox) {
+    pub(super) fn tick(&mut self, now: u64, retransmission: &Retransmission, out: &mut Outbox) {
         self.send_due(now, out);
         let TailProbe { due, remaining } = self.probe;
         if remaining == 0 || now < due || self.next_due.is_some() || self.buffered_count == 0 {
@@ -418,7 +425,7 @@ impl Destination {
             // Each probe waits twice as long as the one before.
             let probes = MAX_PROBES - remaining + 1;
             self.probe = TailProbe {
-                due: now.saturating_add(repeat.probe << probes),
+                due: now.saturating_add(retransmission.probe << probes),
                 remaining: remaining - 1,
             };
         }

@@ -5,7 +5,7 @@ use detect::Match;
 use wire::dta::{Base, Operation, Report};
 
 use super::context::{Context, Trigger};
-use super::destination::{Destination, Repeat};
+use super::destination::{Destination, Retransmission};
 use super::field::{self, ReportedHop, ValueError};
 use super::mapping::{Action, Mapping, data_len};
 use super::outbox::Outbox;
@@ -47,7 +47,7 @@ pub(super) struct Engine {
     by_trigger: [Vec<u16>; Trigger::ALL.len()],
     pub(super) spread: Spread,
     pub(super) destinations: Vec<Destination>,
-    pub(super) repeat: Repeat,
+    pub(super) retransmission: Retransmission,
     data: Vec<u8>,
     /// Number of reports sent for the first time, with and without a mapping.
     pub(super) reports: u64,
@@ -105,8 +105,8 @@ impl Engine {
         reporter: u32,
         mappings: Vec<Mapping>,
         spread: Spread,
-        repeat: Repeat,
-        longest_essential: usize,
+        retransmission: Retransmission,
+        max_essential_len: usize,
         first: u16,
     ) -> Self {
         let mut by_trigger: [Vec<u16>; Trigger::ALL.len()] = Default::default();
@@ -121,11 +121,11 @@ impl Engine {
         }
         let longest = compiled
             .iter()
-            .map(|mapping| mapping.mapping.longest())
+            .map(|mapping| mapping.mapping.max_report_len())
             .max()
             .unwrap_or(0);
         let destinations = (0..spread.collectors())
-            .map(|number| Destination::new(number as u8, longest_essential, first))
+            .map(|number| Destination::new(number as u8, max_essential_len, first))
             .collect();
         Self {
             reporter,
@@ -133,7 +133,7 @@ impl Engine {
             by_trigger,
             spread,
             destinations,
-            repeat,
+            retransmission,
             data: vec![0; longest],
             reports: 0,
         }
@@ -287,7 +287,7 @@ impl Engine {
             mappings,
             spread,
             destinations,
-            repeat,
+            retransmission,
             data,
             reporter,
             reports,
@@ -363,7 +363,7 @@ impl Engine {
             options: mapping.options,
             reporter: *reporter,
             now,
-            probe: repeat.probe,
+            probe: retransmission.probe,
         };
         send(destination, &operation, delivery, out)?;
         *reports += 1;
@@ -419,7 +419,7 @@ impl Engine {
             options: mapping.options,
             reporter: self.reporter,
             now,
-            probe: self.repeat.probe,
+            probe: self.retransmission.probe,
         };
         match flush(batch, len, delivery, destination, out) {
             Ok(()) => {
@@ -454,7 +454,7 @@ impl Engine {
                 options,
                 reporter: self.reporter,
                 now,
-                probe: self.repeat.probe,
+                probe: self.retransmission.probe,
             },
             out,
         )?;
@@ -465,7 +465,7 @@ impl Engine {
     /// Sends batches that have waited long enough, and the due reports of destinations.
     pub(super) fn tick(&mut self, now: u64, out: &mut Outbox) {
         for destination in &mut self.destinations {
-            destination.tick(now, &self.repeat, out);
+            destination.tick(now, &self.retransmission, out);
         }
         for compiled in &mut self.mappings {
             let Compiled {
@@ -492,7 +492,7 @@ impl Engine {
                     options: mapping.options,
                     reporter: self.reporter,
                     now,
-                    probe: self.repeat.probe,
+                    probe: self.retransmission.probe,
                 };
                 if flush(batch, len, delivery, destination, out).is_ok() {
                     self.reports += 1;

@@ -2,7 +2,9 @@
 
 use detect::Match;
 use wire::dta::hash::{MAX_COPIES, MAX_KEY};
-use wire::dta::{BASE_LEN, MAX_DATA};
+use wire::dta::{
+    APPEND_HEADER_LEN, KEY_INCREMENT_HEADER_LEN, KEY_WRITE_HEADER_LEN, MAX_DATA, POSTCARD_HEADER_LEN,
+};
 
 use super::condition::Condition;
 use super::context::Trigger;
@@ -90,7 +92,8 @@ impl Mapping {
     /// Returns all fields in the order in which they are written, each with the name of its setting.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, &Field)> {
         let none: &[Field] = &[];
-        let (key, spread, data) = match &self.action {
+        // The name of the setting goes with the data, whose name depends on the operation.
+        let (key, spread, (data_name, data)) = match &self.action {
             Action::KeyWrite { key, data, .. } => (key.as_slice(), none, ("data", data.as_slice())),
             Action::Append { spread, entry, .. } => (none, spread.as_slice(), ("data", entry.as_slice())),
             Action::KeyIncrement { key, delta, .. } => {
@@ -104,36 +107,40 @@ impl Mapping {
         key.iter()
             .map(|field| ("key", field))
             .chain(spread.iter().map(|field| ("spread", field)))
-            .chain(data.1.iter().map(move |field| (data.0, field)))
+            .chain(data.iter().map(move |field| (data_name, field)))
             .chain(when)
     }
 
-    /// Returns the bytes of its longest report.
-    pub(super) fn longest(&self) -> usize {
-        BASE_LEN
-            + match &self.action {
-                Action::KeyWrite { key, data, .. } => {
-                    8 + longest_key(key).min(MAX_KEY) + data_len(data).unwrap_or(0)
-                }
-                Action::Append { entry, entries, .. } => {
-                    8 + data_len(entry).unwrap_or(0) * usize::from(*entries)
-                }
-                Action::KeyIncrement { key, .. } => 16 + longest_key(key).min(MAX_KEY),
-                Action::Postcard { key, .. } => 12 + longest_key(key).min(MAX_KEY),
+    /// Returns the maximum length of one of its reports, bytes of UDP payload.
+    pub(super) fn max_report_len(&self) -> usize {
+        match &self.action {
+            Action::KeyWrite { key, data, .. } => {
+                KEY_WRITE_HEADER_LEN + max_key_len(key).min(MAX_KEY) + data_len(data).unwrap_or(0)
             }
+            Action::Append { entry, entries, .. } => {
+                APPEND_HEADER_LEN + data_len(entry).unwrap_or(0) * usize::from(*entries)
+            }
+            Action::KeyIncrement { key, .. } => KEY_INCREMENT_HEADER_LEN + max_key_len(key).min(MAX_KEY),
+            Action::Postcard { key, .. } => POSTCARD_HEADER_LEN + max_key_len(key).min(MAX_KEY),
+        }
     }
 
-    /// Checks that the mapping can be executed. `index` is its index, `tables` the number of tables, `longest` the maximum
-    /// length of a report.
-    pub(super) fn check(&self, index: usize, tables: usize, longest: usize) -> Result<(), ConfigError> {
+    /// Checks that the mapping can be executed. `index` is its index, `tables` the number of tables, `max_report_len` the
+    /// maximum length of a report.
+    pub(super) fn check(
+        &self,
+        index: usize,
+        tables: usize,
+        max_report_len: usize,
+    ) -> Result<(), ConfigError> {
         let part = Part::Mapping(index);
         self.check_trigger(part, tables)?;
         self.check_sizes(part)?;
         if self.every == 0 {
             return part.refuse("every", "write at least 1; 1 reports all");
         }
-        let most = longest.min(usize::from(u16::MAX));
-        let len = self.longest();
+        let most = max_report_len.min(usize::from(u16::MAX));
+        let len = self.max_report_len();
         if len > most {
             let key = if matches!(self.action, Action::Append { .. }) {
                 "entries"
@@ -172,8 +179,8 @@ impl Mapping {
                 "a condition is missing; add when = [\"drops >= 10\"] or the like",
             );
         }
-        let flowless = matches!(self.on, Trigger::Evicted | Trigger::Period | Trigger::Window);
-        if flowless && self.flows != Match::default() {
+        let has_no_flow = matches!(self.on, Trigger::Evicted | Trigger::Period | Trigger::Window);
+        if has_no_flow && self.flows != Match::default() {
             return part.refuse(
                 "on",
                 "records of a table have no flow; set the match at the table instead",
@@ -185,7 +192,7 @@ impl Mapping {
                     format!("`{field}` is a field of table records; write on = \"evicted\" or the like");
                 return part.refuse(key, why);
             }
-            if field.needs_flow() && flowless {
+            if field.needs_flow() && has_no_flow {
                 let why = format!("`{field}`: records of a table have no flow; use `key`");
                 return part.refuse(key, why);
             }
@@ -252,17 +259,15 @@ impl Mapping {
 }
 
 /// Returns the maximum length of a key of these fields, bytes.
-fn longest_key(key: &[Field]) -> usize {
+fn max_key_len(key: &[Field]) -> usize {
     key.iter().map(Field::longest_in_key).sum()
 }
 
 /// Checks that the fields make a key of at most `most` bytes. Returns the error message.
 pub(super) fn check_key(key: &[Field], most: usize) -> Result<(), String> {
-    match longest_key(key) {
+    match max_key_len(key) {
         0 => Err("a key needs a field, such as [\"flow\"]".to_owned()),
-        longest if longest > most => Err(format!(
-            "it can have up to {longest} bytes; a key has at most {most}"
-        )),
+        len if len > most => Err(format!("it can have up to {len} bytes; a key has at most {most}")),
         _ => Ok(()),
     }
 }

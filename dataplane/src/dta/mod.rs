@@ -29,11 +29,11 @@ use std::fmt;
 
 use wire::dta::control::{Body, Cause};
 use wire::dta::layout::SketchKind;
-use wire::dta::{BASE_LEN, Control, MAX_DEPTH, Operation, Priority};
+use wire::dta::{Control, MAX_DEPTH, Operation, Priority, SKETCH_MERGE_HEADER_LEN};
 
 pub use condition::Condition;
 pub use context::{Context, PacketFacts, Sums, Trigger};
-pub use destination::{Repeat, Stats as DestinationStats, WINDOW};
+pub use destination::{Retransmission, Stats as DestinationStats, WINDOW};
 pub use engine::MappingStats;
 pub use field::Field;
 pub use mapping::{Action, MAX_SPREAD, Mapping, data_len};
@@ -55,7 +55,11 @@ pub const MAX_SKETCHES: usize = 16;
 /// Maximum number of mappings with [`Trigger::Passed`], which have one bit each in a record.
 const MAX_PASSED: usize = 8;
 /// Maximum number of reports of a sketch per tick.
-const BURST: usize = 64;
+const MAX_SKETCH_REPORTS_PER_TICK: usize = 64;
+/// Least permitted value of [`Config::max_report_len`], bytes.
+const MIN_REPORT_LEN: usize = 64;
+/// Maximum payload of a UDP datagram over IPv4, bytes.
+const MAX_UDP_PAYLOAD: usize = 65_507;
 
 /// Configuration of a reporter.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,12 +75,12 @@ pub struct Config {
     /// Sketches of the packets that pass.
     pub sketches: Vec<sketches::Config>,
     /// Retransmission of essential reports.
-    pub repeat: Repeat,
+    pub retransmission: Retransmission,
     /// Maximum length of a report, bytes of UDP payload.
-    pub longest: usize,
+    pub max_report_len: usize,
     /// Maximum length of an essential report of [`Reporter::send`], bytes. The lengths for mappings and sketches follow from
     /// the configuration.
-    pub longest_essential: usize,
+    pub max_essential_len: usize,
     /// Sequence number of the first essential report to each collector. A translator that knows the reporter accepts numbers up
     /// to 32767 ahead of the last one as new, and silently drops all others as old. So this should increase with the time of
     /// the start.
@@ -94,9 +98,9 @@ impl Default for Config {
             mappings: Vec::new(),
             tables: Vec::new(),
             sketches: Vec::new(),
-            repeat: Repeat::default(),
-            longest: 1400,
-            longest_essential: 0,
+            retransmission: Retransmission::default(),
+            max_report_len: 1400,
+            max_essential_len: 0,
             first_sequence: 1,
             seed: 0,
         }
@@ -206,32 +210,32 @@ impl Reporter {
             .mappings
             .iter()
             .filter(|mapping| mapping.options.essential)
-            .map(Mapping::longest);
+            .map(Mapping::max_report_len);
         let of_sketches = config
             .sketches
             .iter()
             .filter(|sketch| sketch.options.essential)
-            .map(sketch_len);
-        let longest = of_mappings
+            .map(sketch_report_len);
+        let max_essential_len = of_mappings
             .chain(of_sketches)
-            .chain([config.longest_essential])
+            .chain([config.max_essential_len])
             .max()
             .unwrap_or(0);
-        let Config {
-            reporter,
-            spread,
-            mappings,
-            tables,
-            sketches,
-            repeat,
-            seed,
-            first_sequence,
-            ..
-        } = config;
         Ok(Self {
-            engine: Engine::new(reporter, mappings, spread, repeat, longest, first_sequence),
-            tables: tables.into_iter().map(|table| Table::new(table, seed)).collect(),
-            sketches: sketches.into_iter().map(Sketch::new).collect(),
+            engine: Engine::new(
+                config.reporter,
+                config.mappings,
+                config.spread,
+                config.retransmission,
+                max_essential_len,
+                config.first_sequence,
+            ),
+            tables: config
+                .tables
+                .into_iter()
+                .map(|table| Table::new(table, config.seed))
+                .collect(),
+            sketches: config.sketches.into_iter().map(Sketch::new).collect(),
             stats: Stats::default(),
         })
     }
@@ -323,25 +327,29 @@ impl Reporter {
             }
         };
         let Engine {
-            destinations, repeat, ..
+            destinations,
+            retransmission,
+            ..
         } = &mut self.engine;
-        let Some(to) = destinations.get_mut(usize::from(collector)) else {
+        let Some(destination) = destinations.get_mut(usize::from(collector)) else {
             self.stats.misdirected += 1;
             return;
         };
         self.stats.controls += 1;
         match control.body {
-            Body::Ack { last } => to.ack(last),
+            Body::Ack { last } => destination.ack(last),
             Body::Nack {
                 cause: Cause::Malformed | Cause::Unknown,
                 ..
-            } => to.stats.refused += 1,
-            Body::Nack { cause, last, .. } => to.nack(last, cause == Cause::Overload, now, repeat, out),
+            } => destination.stats.refused += 1,
+            Body::Nack { cause, last, .. } => {
+                destination.nack(last, cause == Cause::Overload, now, retransmission, out)
+            }
             Body::Congestion {
                 level,
                 hold_us,
                 dropped,
-            } => to.set_level(level, hold_us, dropped, now),
+            } => destination.set_level(level, hold_us, dropped, now),
             Body::SketchNack {
                 sketch,
                 epoch,
@@ -356,31 +364,25 @@ impl Reporter {
     /// Runs the timers for batches, ends of periods and epochs, and retransmissions. Call it about every millisecond, and at
     /// the time that [`Reporter::next`] returns.
     pub fn tick(&mut self, now: u64, out: &mut Outbox) {
-        let Self {
-            engine,
-            tables,
-            sketches,
-            ..
-        } = self;
-        engine.tick(now, out);
-        let node = engine.reporter;
-        for (index, table) in tables.iter_mut().enumerate() {
+        self.engine.tick(now, out);
+        let node = self.engine.reporter;
+        for (index, table) in self.tables.iter_mut().enumerate() {
             table.tick(
                 node,
                 now,
                 &mut TableReports {
-                    engine,
+                    engine: &mut self.engine,
                     index,
                     now,
                     out,
                 },
             );
         }
-        let collector = engine.spread.of_sketches();
-        for sketch in sketches {
+        let collector = self.engine.spread.of_sketches();
+        for sketch in &mut self.sketches {
             let options = sketch.config.options;
-            sketch.tick(now, BURST, |operation| {
-                engine.send(collector, operation, options, now, out)
+            sketch.tick(now, MAX_SKETCH_REPORTS_PER_TICK, |operation| {
+                self.engine.send(collector, operation, options, now, out)
             });
         }
     }
@@ -420,13 +422,16 @@ impl Reporter {
     /// Returns the state of each collector: counters, congestion level, number of unsent essential reports, and the last
     /// sequence number.
     pub fn destinations(&self, now: u64) -> impl ExactSizeIterator<Item = Destination> {
-        self.engine.destinations.iter().map(move |to| Destination {
-            stats: to.stats,
-            level: to.level(now),
-            waiting: to.never_sent_count(),
-            last: to.last_sequence(),
-            acknowledged: to.is_acknowledged(),
-        })
+        self.engine
+            .destinations
+            .iter()
+            .map(move |destination| Destination {
+                stats: destination.stats,
+                level: destination.level(now),
+                waiting: destination.never_sent_count(),
+                last: destination.last_sequence(),
+                acknowledged: destination.is_acknowledged(),
+            })
     }
 
     fn count(&mut self, context: &Context<'_>, sums: Sums, now: u64, out: &mut Outbox) {
@@ -477,9 +482,10 @@ impl table::RecordSink for TableReports<'_> {
     }
 }
 
-fn sketch_len(sketch: &sketches::Config) -> usize {
+/// Returns the length of a report of the sketch, bytes of UDP payload.
+fn sketch_report_len(sketch: &sketches::Config) -> usize {
     let column = usize::from(sketch.shape.depth) * usize::from(sketch.shape.width);
-    BASE_LEN + 12 + usize::from(sketch.per_report) * column
+    SKETCH_MERGE_HEADER_LEN + usize::from(sketch.per_report) * column
 }
 
 /// Checks that the configuration can be executed.
@@ -496,14 +502,16 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
             return Part::Reporter.refuse(key, format!("{count} are too many; at most {most}"));
         }
     }
-    if !(64..=65_507).contains(&config.longest) || config.longest_essential > config.longest {
+    if !(MIN_REPORT_LEN..=MAX_UDP_PAYLOAD).contains(&config.max_report_len)
+        || config.max_essential_len > config.max_report_len
+    {
         return Part::Reporter.refuse("longest", "write 64 to 65507 bytes");
     }
     for (index, table) in config.tables.iter().enumerate() {
         check_table(index, table)?;
     }
     for (index, sketch) in config.sketches.iter().enumerate() {
-        check_sketch(index, sketch, config.longest)?;
+        check_sketch(index, sketch, config.max_report_len)?;
         if config.sketches[..index].iter().any(|other| other.id == sketch.id) {
             let why = format!("there are two sketches {}; renumber one", sketch.id);
             return Part::Sketch(index).refuse("id", why);
@@ -511,7 +519,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     }
     let mut passed = 0;
     for (index, mapping) in config.mappings.iter().enumerate() {
-        mapping.check(index, config.tables.len(), config.longest)?;
+        mapping.check(index, config.tables.len(), config.max_report_len)?;
         passed += usize::from(mapping.on == Trigger::Passed);
         if passed > MAX_PASSED {
             let why = format!("at most {MAX_PASSED} mappings can be on \"passed\"");
@@ -556,7 +564,7 @@ fn check_table(index: usize, table: &table::Config) -> Result<(), ConfigError> {
     }
 }
 
-fn check_sketch(index: usize, sketch: &sketches::Config, longest: usize) -> Result<(), ConfigError> {
+fn check_sketch(index: usize, sketch: &sketches::Config, max_report_len: usize) -> Result<(), ConfigError> {
     let part = Part::Sketch(index);
     mapping::check_key(&sketch.key, wire::dta::hash::MAX_KEY).or_else(|why| part.refuse("key", why))?;
     if sketch.key.iter().chain(&sketch.item).any(Field::needs_table) {
@@ -585,9 +593,9 @@ fn check_sketch(index: usize, sketch: &sketches::Config, longest: usize) -> Resu
     if sketch.epoch < 1_000_000 {
         return part.refuse("epoch", "write at least \"1ms\"");
     }
-    if sketch.per_report == 0 || sketch_len(sketch) > longest {
+    if sketch.per_report == 0 || sketch_report_len(sketch) > max_report_len {
         let column = usize::from(shape.depth) * usize::from(shape.width);
-        let most = (longest.saturating_sub(BASE_LEN + 12) / column).min(255);
+        let most = (max_report_len.saturating_sub(SKETCH_MERGE_HEADER_LEN) / column).min(255);
         return part.refuse("per_report", format!("write 1 to {most} columns in a report"));
     }
     Ok(())

@@ -50,14 +50,14 @@ impl Router {
     pub(super) fn arp(&mut self, slot: u32, port: usize, at: usize, out: &mut dyn Wires) {
         let bytes = &self.frames[slot as usize].bytes;
         let Some(arp) = bytes.get(at..at + ARP_LEN).filter(|arp| arp[..6] == ARP_HEAD) else {
-            return self.lose(slot, port, Drop::Malformed);
+            return self.discard(slot, port, Drop::Malformed);
         };
         let mac: [u8; 6] = std::array::from_fn(|i| arp[8 + i]);
         let sender = Ipv4Addr::new(arp[14], arp[15], arp[16], arp[17]);
         let target = Ipv4Addr::new(arp[24], arp[25], arp[26], arp[27]);
         let operation = u16::from_be_bytes([arp[6], arp[7]]);
         if !packet::is_host(mac) {
-            return self.lose(slot, port, Drop::Malformed);
+            return self.discard(slot, port, Drop::Malformed);
         }
         let replies = operation == REQUEST
             && !sender.is_unspecified()
@@ -91,7 +91,7 @@ impl Router {
             && message[1] == 0
             && checksum::transport(&head[ip.at + 8..], ICMPV6, message) == 0;
         let (IpAddr::V6(src), true) = (ip.src, good) else {
-            return self.lose(slot, port, Drop::Malformed);
+            return self.discard(slot, port, Drop::Malformed);
         };
         let target = Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| message[8 + i]));
         let solicited = message[0] == SOLICITATION;
@@ -103,7 +103,7 @@ impl Router {
             .or_else(|| packet::source_mac(bytes))
             .filter(|mac| packet::is_host(*mac));
         let Some(mac) = mac else {
-            return self.lose(slot, port, Drop::Malformed);
+            return self.discard(slot, port, Drop::Malformed);
         };
         let replies = solicited
             && !src.is_unspecified()
@@ -192,7 +192,7 @@ impl Router {
                     if let Some(ip) = packet::ip_of(&queued.bytes) {
                         self.error(slot, from, &ip, Reason::Unreachable, out);
                     }
-                    self.drop_here(slot, usize::from(port), Drop::Unresolved);
+                    self.drop_and_report(slot, usize::from(port), Drop::Unresolved);
                 }
             }
         }

@@ -82,7 +82,7 @@ impl Router {
         {
             return;
         }
-        if !self.errors.spend(self.now) {
+        if !self.icmp_limit.spend(self.now) {
             self.stats.errors_suppressed += 1;
             return;
         }
@@ -95,7 +95,7 @@ impl Router {
             IpAddr::V6(_) => error_6(quoted, &of, self.config.address6.octets(), reason),
         };
         let Some((to, next)) = self
-            .choose(&self.frames[slot as usize].bytes, ip.src)
+            .choose_route(&self.frames[slot as usize].bytes, ip.src)
             .or(Some((from, ip.src)))
         else {
             return;

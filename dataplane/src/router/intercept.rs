@@ -12,8 +12,9 @@ use wire::{FlowKey, checksum, ipv4, ipv6, udp};
 
 use super::packet::{self, Ip};
 use super::stats::Drop;
-use super::{Router, Verdict, Visit, Wires};
+use super::{Router, Visit, Wires};
 use crate::packet::{UDP, fill_l4};
+use crate::switch::Verdict;
 
 /// Next-header value of an IPv6 fragment header.
 const FRAGMENT: u8 = 44;
@@ -34,7 +35,7 @@ impl Router {
             return false;
         }
         if is_fragment(&self.frames[slot as usize].bytes, ip) {
-            self.lose(slot, from, Drop::InterceptFragment);
+            self.discard(slot, from, Drop::InterceptFragment);
             return true;
         }
         if self.end_int(slot, from) == Verdict::Discard {
@@ -42,12 +43,12 @@ impl Router {
             return true;
         }
         match datagram(&self.frames[slot as usize].bytes, self.config.intercept[to]) {
-            None => self.lose(slot, from, Drop::InterceptMalformed),
+            None => self.discard(slot, from, Drop::InterceptMalformed),
             Some((sender, payload)) if out.deliver(to, sender, payload) => {
                 self.stats.intercepted += 1;
                 self.consume(slot);
             }
-            Some(_) => self.lose(slot, from, Drop::InterceptQueueFull),
+            Some(_) => self.discard(slot, from, Drop::InterceptQueueFull),
         }
         true
     }
@@ -124,7 +125,7 @@ impl Router {
         let Some(frame) = reply(*from, to, payload) else {
             return false;
         };
-        let Some((port, next)) = self.choose(&frame, to.ip()) else {
+        let Some((port, next)) = self.choose_route(&frame, to.ip()) else {
             return false;
         };
         frame.len() - ethernet::HEADER_LEN <= usize::from(self.config.ports[port].mtu)

@@ -20,6 +20,7 @@
 //! - Every frame is accounted for; see [`Stats`].
 
 mod arp_nd;
+mod forwarding;
 mod icmp;
 mod intercept;
 mod link;
@@ -30,21 +31,21 @@ mod routes;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod transmission;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::fabric::random::{Random, mix};
+use crate::fabric::random::Random;
 use crate::report::Outbox;
-use crate::switch::{self, Switch, Verdict, Visit};
+use crate::switch::{self, Switch, Visit};
 use crate::watchlist::Watchlist;
 
 pub use link::LinkConfig;
 use link::LinkQueue;
 use neighbours::{Lookup, Neighbours};
-use packet::Ip;
 pub use routes::Route;
 use routes::Routes;
 pub use stats::{Drop, PortStats, QueueStats, Stats};
@@ -202,18 +203,21 @@ pub struct Router {
     switch: Switch,
     routes: Routes,
     port_queues: Vec<PortQueues>,
-    /// Bytes in all egress queues.
+    /// Bytes in all egress queues now.
     buffered: u32,
+    /// Memory of frames; a slot is an index into it.
     frames: Vec<Frame>,
-    idle: Vec<u32>,
+    /// Slots that hold no frame.
+    free_slots: Vec<u32>,
     neighbours: Neighbours,
     /// Scheduled events, earliest first: time (ns), sequence number, event.
-    due: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    /// Sequence number of events, so that simultaneous ones are executed in the order in which they were scheduled.
-    order: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    /// Sequence number of the last event, so that simultaneous ones are executed in the order in which they were scheduled.
+    last_event: u64,
+    /// Time of the last call or event, ns.
     now: u64,
     random: Random,
-    errors: icmp::RateLimit,
+    icmp_limit: icmp::RateLimit,
     outbox: Outbox,
     stats: Stats,
 }
@@ -234,9 +238,9 @@ struct Frame {
     /// Time of arrival, ns.
     ingress: u64,
     /// Bytes in the egress queue when the frame was enqueued.
-    found: u32,
+    queue_occupancy: u32,
     /// Bytes in all egress queues when the frame was enqueued.
-    buffered: u32,
+    buffer_occupancy: u32,
 }
 
 /// The direction of frames at a port.
@@ -278,13 +282,13 @@ impl Router {
             port_queues: port_queues.collect(),
             buffered: 0,
             frames: Vec::new(),
-            idle: Vec::new(),
+            free_slots: Vec::new(),
             neighbours: Neighbours::default(),
-            due: BinaryHeap::new(),
-            order: 0,
+            events: BinaryHeap::new(),
+            last_event: 0,
             now: 0,
             random: Random::new(config.seed),
-            errors: icmp::RateLimit::default(),
+            icmp_limit: icmp::RateLimit::default(),
             outbox: Outbox::default(),
             stats: Stats::new(config.ports.len()),
             config,
@@ -329,7 +333,7 @@ impl Router {
 
     /// Returns the number of frames in queues, on links, or waiting for a neighbour's MAC address.
     pub fn queued(&self) -> u64 {
-        (self.frames.len() - self.idle.len()) as u64
+        (self.frames.len() - self.free_slots.len()) as u64
     }
 
     /// Returns the number of known neighbours.
@@ -349,7 +353,7 @@ impl Router {
 
     /// Returns the time of the next event, ns.
     pub fn next(&self) -> Option<u64> {
-        self.due.peek().map(|Reverse((at, _, _))| *at)
+        self.events.peek().map(|Reverse((at, _, _))| *at)
     }
 
     /// Counts a frame that was passed to [`Wires::send`] but could not be sent.
@@ -433,11 +437,11 @@ impl Router {
             for direction in [Direction::In, Direction::Out] {
                 let link_queue = self.link_queue(index, direction);
                 let bytes = link_queue.occupancy();
-                let waiting = link_queue.cut();
+                let dropped_slots = link_queue.cut();
                 self.unbuffer(direction, bytes);
-                waiting
+                dropped_slots
                     .into_iter()
-                    .for_each(|slot| self.lose(slot, index, Drop::LinkDown));
+                    .for_each(|slot| self.discard(slot, index, Drop::LinkDown));
             }
         }
         // A queue whose rate limit was removed must not wait forever.
@@ -480,11 +484,11 @@ impl Router {
 
     /// Executes all events up to `now`.
     pub fn advance(&mut self, now: u64, out: &mut dyn Wires) {
-        while let Some(&Reverse((at, _, event))) = self.due.peek() {
+        while let Some(&Reverse((at, _, event))) = self.events.peek() {
             if at > now {
                 break;
             }
-            self.due.pop();
+            self.events.pop();
             self.now = self.now.max(at);
             match event {
                 Event::Free { port, direction } => {
@@ -512,13 +516,13 @@ impl Router {
     }
 
     fn schedule(&mut self, at: u64, event: Event) {
-        self.order += 1;
-        self.due.push(Reverse((at, self.order, event)));
+        self.last_event += 1;
+        self.events.push(Reverse((at, self.last_event, event)));
     }
 
     /// Copies a frame into the router's memory. Returns `None` if too many frames are queued.
     fn enqueue_frame(&mut self, frame: &[u8], from: u16, ingress: u64) -> Option<u32> {
-        let slot = match self.idle.pop() {
+        let slot = match self.free_slots.pop() {
             Some(slot) => slot,
             None if self.frames.len() < MAX_QUEUED => {
                 self.frames.push(Frame::default());
@@ -531,13 +535,13 @@ impl Router {
         queued.bytes.extend_from_slice(frame);
         queued.from = from;
         queued.ingress = ingress;
-        queued.found = 0;
-        queued.buffered = 0;
+        queued.queue_occupancy = 0;
+        queued.buffer_occupancy = 0;
         Some(slot)
     }
 
     fn release(&mut self, slot: u32) {
-        self.idle.push(slot);
+        self.free_slots.push(slot);
     }
 
     fn count_drop(&mut self, port: usize, reason: Drop) {
@@ -547,13 +551,13 @@ impl Router {
     }
 
     /// Drops a frame without a report.
-    fn lose(&mut self, slot: u32, port: usize, reason: Drop) {
+    fn discard(&mut self, slot: u32, port: usize, reason: Drop) {
         self.count_drop(port, reason);
         self.release(slot);
     }
 
     /// Drops a frame, and reports the drop if its flow is watched.
-    fn drop_here(&mut self, slot: u32, port: usize, reason: Drop) {
+    fn drop_and_report(&mut self, slot: u32, port: usize, reason: Drop) {
         let queued = &self.frames[slot as usize];
         if let (Some(code), true) = (reason.code(), queued.from != LOCAL) {
             let egress = self.config.ports.get(port).filter(|_| reason.is_egress());
@@ -563,9 +567,9 @@ impl Router {
                 ingress_ts: queued.ingress,
                 egress_ts: self.now,
                 queue_id: egress.map_or(0, |port| port.number as u8),
-                queue_occupancy: queued.found,
+                queue_occupancy: queued.queue_occupancy,
                 tx_utilization: u32::MAX,
-                buffer_occupancy: queued.buffered,
+                buffer_occupancy: queued.buffer_occupancy,
                 l2_interfaces: [0; 2],
                 mtu: u16::MAX,
                 from_edge: self.config.ports[usize::from(queued.from)].is_source(),
@@ -574,286 +578,13 @@ impl Router {
             };
             self.switch.dropped(&queued.bytes, &visit, code, &mut self.outbox);
         }
-        self.lose(slot, port, reason);
+        self.discard(slot, port, reason);
     }
 
     /// Consumes a frame that was addressed to the router.
     fn consume(&mut self, slot: u32) {
         self.stats.consumed += 1;
         self.release(slot);
-    }
-
-    /// Selects how to process a received frame: ARP, neighbour discovery, forwarding, or a drop.
-    fn route(&mut self, slot: u32, out: &mut dyn Wires) {
-        let from = usize::from(self.frames[slot as usize].from);
-        let edge = self.config.ports[from].edge;
-        let port = &self.config.ports[from];
-        let seen = match packet::classify(&self.frames[slot as usize].bytes, edge.then_some(&port.mac)) {
-            Ok(seen) => seen,
-            Err(reason) => return self.lose(slot, from, reason),
-        };
-        match seen {
-            packet::FrameKind::Arp(at) if edge => self.arp(slot, from, at, out),
-            packet::FrameKind::Arp(_) => self.lose(slot, from, Drop::NotIp),
-            packet::FrameKind::Ip(ip) => {
-                if edge {
-                    if arp_nd::is_discovery(&self.frames[slot as usize].bytes, &ip) {
-                        return self.discovery(slot, from, &ip, out);
-                    }
-                    self.learn_source(slot, from, &ip, out);
-                }
-                self.route_ip(slot, from, &ip, out);
-            }
-        }
-    }
-
-    fn route_ip(&mut self, slot: u32, from: usize, ip: &Ip, out: &mut dyn Wires) {
-        if ip.is_not_forwarded() {
-            return self.lose(slot, from, Drop::LinkScope);
-        }
-        let bytes = &mut self.frames[slot as usize].bytes;
-        bytes.truncate(ip.at + ip.len);
-        if self.intercept(slot, from, ip, out) {
-            return;
-        }
-        if ip.hops <= 1 {
-            self.error(slot, from, ip, icmp::Reason::TimeExceeded, out);
-            return self.drop_here(slot, from, Drop::HopLimit);
-        }
-        let Some((to, next)) = self.choose(&self.frames[slot as usize].bytes, ip.dst) else {
-            self.error(slot, from, ip, icmp::Reason::NoRoute, out);
-            return self.drop_here(slot, from, Drop::NoRoute);
-        };
-        if ip.len > usize::from(self.config.ports[to].mtu)
-            && let Some(mtu) = self.too_big(slot, to)
-        {
-            self.error(slot, from, ip, icmp::Reason::TooBig { mtu }, out);
-            return self.drop_here(slot, to, Drop::TooBig);
-        }
-        packet::decrement_hop_limit(&mut self.frames[slot as usize].bytes, ip);
-        self.forward(slot, to, next, out);
-    }
-
-    /// Returns the port index and the next hop's address for a frame to `dst`.
-    fn choose(&self, frame: &[u8], dst: IpAddr) -> Option<(usize, IpAddr)> {
-        let choices = self.routes.find(dst)?;
-        let choice = if let [choice] = choices {
-            choice
-        } else {
-            // INT may have changed the packet's ports, so the hash is over the flow before INT.
-            let flow = self.switch.flow_of(frame);
-            let hash = flow.map_or(0, |flow| flow.hash(u64::from(self.config.node)));
-            let up = choices
-                .iter()
-                .filter(|choice| self.config.ports[usize::from(choice.port)].up);
-            let best = up.max_by_key(|choice| (mix(hash, u64::from(choice.port)), choice.port));
-            best.or(choices.first())?
-        };
-        Some((usize::from(choice.port), choice.via.unwrap_or(dst)))
-    }
-
-    /// Returns the MTU to report if a packet is too long for port `to`; `None` if it fits without its INT. INT counts at other
-    /// than edge ports, and reduces the reported MTU there.
-    fn too_big(&self, slot: u32, to: usize) -> Option<u16> {
-        let port = &self.config.ports[to];
-        let bytes = &self.frames[slot as usize].bytes;
-        let Some(bare) = self.switch.without_int(bytes) else {
-            return Some(port.mtu);
-        };
-        let int = bytes.len().saturating_sub(bare.len());
-        if !port.edge {
-            return Some(port.mtu.saturating_sub(int as u16));
-        }
-        let ip = packet::ip_of(&bare)?;
-        (ip.len > usize::from(port.mtu)).then_some(port.mtu)
-    }
-
-    /// Writes the MAC addresses and queues the frame at port `to`. Requests the next hop's MAC address if it is unknown.
-    fn forward(&mut self, slot: u32, to: usize, next: IpAddr, out: &mut dyn Wires) {
-        let mac = self.config.ports[to].mac;
-        if !self.config.ports[to].edge {
-            packet::set_macs(&mut self.frames[slot as usize].bytes, packet::PEER, mac);
-            return self.enqueue(slot, to, Direction::Out, out);
-        }
-        match self.neighbours.find(self.now, to as u16, next) {
-            Lookup::Known { mac: dst, probe } => {
-                packet::set_macs(&mut self.frames[slot as usize].bytes, dst, mac);
-                self.enqueue(slot, to, Direction::Out, out);
-                if probe {
-                    self.send_request(to, next, out);
-                }
-            }
-            Lookup::Unknown => match self.neighbours.wait(to as u16, next, slot) {
-                neighbours::WaitOutcome::SendRequest => {
-                    self.schedule(
-                        self.now + neighbours::RETRY,
-                        Event::Resolve {
-                            port: to as u16,
-                            address: next,
-                        },
-                    );
-                    self.send_request(to, next, out);
-                }
-                neighbours::WaitOutcome::Queued => {}
-                neighbours::WaitOutcome::Full => self.drop_here(slot, to, Drop::Unresolved),
-            },
-        }
-    }
-
-    /// Queues a frame for a link.
-    fn enqueue(&mut self, slot: u32, port: usize, direction: Direction, out: &mut dyn Wires) {
-        if !self.config.ports[port].up {
-            return self.drop_here(slot, port, Drop::LinkDown);
-        }
-        let now = self.now;
-        let frame = &mut self.frames[slot as usize];
-        let size = frame.bytes.len() as u32;
-        frame.buffered = self.buffered;
-        let link_queue = self.link_queue(port, direction);
-        if link_queue.is_unlimited() {
-            return self.depart(slot, port, direction, out);
-        }
-        match link_queue.offer(now, slot, size) {
-            Ok(found) if direction == Direction::Out => {
-                self.buffered = self.buffered.saturating_add(size);
-                self.frames[slot as usize].found = found;
-            }
-            Ok(_) => {}
-            Err(found) if direction == Direction::Out => {
-                self.frames[slot as usize].found = found;
-                return self.drop_here(slot, port, Drop::QueueFull);
-            }
-            Err(_) => return self.lose(slot, port, Drop::QueueFullIn),
-        }
-        self.transmit(port, direction, out);
-    }
-
-    /// Transmits queued frames while the transmitter is free, and schedules the next transmission.
-    fn transmit(&mut self, port: usize, direction: Direction, out: &mut dyn Wires) {
-        let now = self.now;
-        loop {
-            let link_queue = self.link_queue(port, direction);
-            let before = link_queue.occupancy();
-            let Some(slot) = link_queue.dequeue(now) else {
-                break;
-            };
-            let bytes = before - link_queue.occupancy();
-            self.unbuffer(direction, bytes);
-            self.depart(slot, port, direction, out);
-        }
-        let link_queue = self.link_queue(port, direction);
-        if link_queue.schedule() {
-            let at = link_queue.free_at();
-            self.schedule(
-                at,
-                Event::Free {
-                    port: port as u16,
-                    direction,
-                },
-            );
-        }
-    }
-
-    /// Subtracts bytes that left an egress queue from the shared buffer.
-    fn unbuffer(&mut self, direction: Direction, bytes: u32) {
-        if direction == Direction::Out {
-            self.buffered = self.buffered.saturating_sub(bytes);
-        }
-    }
-
-    /// Moves a frame from the queue to the link: applies INT, occupies the transmitter, and applies loss and delay.
-    fn depart(&mut self, slot: u32, port: usize, direction: Direction, out: &mut dyn Wires) {
-        if direction == Direction::Out && self.measure(slot, port) == Verdict::Discard {
-            return self.consume(slot);
-        }
-        let now = self.now;
-        let len = self.frames[slot as usize].bytes.len();
-        let link_queue = self.link_queue(port, direction);
-        let sent = link_queue.occupy(now, len);
-        let link = *link_queue.link();
-        let epoch = link_queue.epoch();
-        if self.random.chance(link.loss) {
-            return self.lose(
-                slot,
-                port,
-                if direction == Direction::Out {
-                    Drop::LinkLoss
-                } else {
-                    Drop::LinkLossIn
-                },
-            );
-        }
-        let extra = if self.random.chance(link.reorder) {
-            link.reorder_delay
-        } else {
-            0
-        };
-        let at = sent.saturating_add(link.delay).saturating_add(extra);
-        let port = port as u16;
-        if at <= now {
-            return self.arrive(port, direction, slot, epoch, out);
-        }
-        self.schedule(
-            at,
-            Event::Arrive {
-                port,
-                direction,
-                slot,
-                epoch,
-            },
-        );
-    }
-
-    /// Passes a frame to the INT switch at its egress port, and returns whether to send it.
-    fn measure(&mut self, slot: u32, port: usize) -> Verdict {
-        let queued = &mut self.frames[slot as usize];
-        let Some(from) = self.config.ports.get(usize::from(queued.from)) else {
-            return Verdict::Forward;
-        };
-        let to = &self.config.ports[port];
-        let visit = Visit {
-            ingress_if: from.number,
-            egress_if: to.number,
-            ingress_ts: queued.ingress,
-            egress_ts: self.now,
-            queue_id: to.number as u8,
-            queue_occupancy: queued.found,
-            tx_utilization: self.port_queues[port].out.utilization(self.now),
-            buffer_occupancy: queued.buffered,
-            l2_interfaces: [from.logical, to.logical],
-            mtu: to.mtu,
-            from_edge: from.is_source(),
-            to_edge: to.is_sink(),
-            from_border: from.is_sink(),
-        };
-        self.switch
-            .forward(&mut queued.bytes, &visit, &mut self.outbox)
-            .verdict
-    }
-
-    /// Handles the arrival of a frame at the end of a link.
-    fn arrive(&mut self, port: u16, direction: Direction, slot: u32, epoch: u32, out: &mut dyn Wires) {
-        let index = usize::from(port);
-        if self.link_queue(index, direction).epoch() != epoch {
-            return self.lose(slot, index, Drop::LinkDown);
-        }
-        match direction {
-            Direction::In => {
-                // The simulated ingress link delayed the frame, so its arrival is now.
-                if !self.port_queues[index].into.is_plain() {
-                    self.frames[slot as usize].ingress = self.now;
-                }
-                self.route(slot, out);
-            }
-            Direction::Out => {
-                let queued = &mut self.frames[slot as usize];
-                let stats = &mut self.stats.ports[index];
-                stats.sent += 1;
-                stats.sent_bytes += queued.bytes.len() as u64;
-                out.send(index, &mut queued.bytes);
-                self.release(slot);
-            }
-        }
     }
 }
 
@@ -865,10 +596,10 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(ConfigError::TooManyIntercepted);
     }
     for (index, port) in config.ports.iter().enumerate() {
-        let again = config.ports[..index]
+        let is_duplicate = config.ports[..index]
             .iter()
             .any(|other| other.number == port.number);
-        if port.number == 0 || again {
+        if port.number == 0 || is_duplicate {
             return Err(ConfigError::PortNumber(port.number));
         }
         check_links(port)?;

@@ -23,15 +23,18 @@ pub struct Firing {
     names: HashMap<String, Arc<str>>,
     /// Number of firing alerts beyond the limit.
     pub beyond: usize,
+    /// Number of these whose flow is silent.
+    pub silent_beyond: usize,
 }
 
 impl Firing {
-    /// Adds the rules that fire for a flow: bit i of `rules` is rule i of `detection`.
-    pub fn add(&mut self, detection: &Detection, flow: FlowKey, rules: u64) {
+    /// Adds the rules that fire for a flow: bit i of `rules` is rule i of `detection`. `is_silent`: the flow sends no reports.
+    pub fn add(&mut self, detection: &Detection, flow: FlowKey, rules: u64, is_silent: bool) {
         let rules = (0..detection.rules.len()).filter(|index| rules >> index & 1 == 1);
         for name in rules.map(|index| detection.rules.name(index)) {
             if self.alerts.len() >= MAX_FIRING {
                 self.beyond += 1;
+                self.silent_beyond += usize::from(is_silent);
                 continue;
             }
             if !self.names.contains_key(name) {
@@ -188,10 +191,10 @@ mod tests {
         let mut firing = Firing::default();
         // Flow 1: nothing is stored. Flow 2: as stored. Flow 3: its end is before its beginning, because the clock was set back. Flow 4 is
         // over. Flow 5 fires, and an earlier end is the latest that is stored.
-        firing.add(&detection, flow(1), 0b11);
-        firing.add(&detection, flow(2), 0b10);
-        firing.add(&detection, flow(3), 0b10);
-        firing.add(&detection, flow(5), 0b10);
+        firing.add(&detection, flow(1), 0b11, false);
+        firing.add(&detection, flow(2), 0b10, false);
+        firing.add(&detection, flow(3), 0b10, false);
+        firing.add(&detection, flow(5), 0b10, false);
         let mut alerts = stored(
             (0, 100),
             &[
@@ -233,7 +236,7 @@ mod tests {
     #[test]
     fn what_fired_in_the_past_has_an_end_or_fires_now() {
         let mut firing = Firing::default();
-        firing.add(&detection(), flow(1), 0b10);
+        firing.add(&detection(), flow(1), 0b10, false);
         let all = [(10, true, 1), (20, true, 2), (30, true, 3)];
         // Flow 1 fires now, flow 2 ended later, and of flow 3 no end is stored: the collector was restarted.
         let later: Vec<RuleEvent> = events(&[(200, false, 2)]).collect();
@@ -256,9 +259,14 @@ mod tests {
                 &detection,
                 FlowKey::v4([10, a, b, c], [10; 4], Some((1, 2)), 17),
                 0b10,
+                n % 2 == 0,
             );
         }
         assert_eq!((firing.alerts.len(), firing.beyond), (MAX_FIRING, 7));
+        assert_eq!(
+            firing.silent_beyond, 4,
+            "of those within the limit, the caller knows"
+        );
         let mut alerts = stored((0, 100), &[(10, true, 2)]);
         firing.correct(&mut alerts);
         let found = alerts.iter().find(|one| one.last.flow == Some(flow(2))).unwrap();

@@ -1,6 +1,7 @@
 //! Acknowledgements and silences of alerts, saved in the file `alerts.json` beside the store.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     io,
     path::Path,
@@ -10,7 +11,7 @@ use std::{
 use collector::Kind;
 use detect::Metric;
 use export::record::Alert;
-use filter::{Facts, Filter, View, no_names};
+use filter::{Facts, Filter, Names, View};
 use serde::{Deserialize, Serialize};
 use store::facts;
 use terminal::CliError;
@@ -59,12 +60,39 @@ struct Saved {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct SavedSilence {
-    id: u64,
-    filter: String,
-    from: u64,
-    until: u64,
-    by: String,
-    comment: String,
+    /// The silence; [`SavedSilence::view`] sets `active`.
+    #[serde(flatten)]
+    silence: SilenceView,
+    /// Ids of the nodes that the filter names, as they were when the silence was added: it covers the same nodes however
+    /// names change.
+    nodes: BTreeMap<String, u32>,
+}
+
+/// Names in the filter of a silence.
+struct SilenceNames<'a> {
+    /// Ids of nodes by name; those that a new filter uses are added.
+    nodes: RefCell<BTreeMap<String, u32>>,
+    /// All names, for a new filter.
+    names: Option<&'a dyn Names>,
+}
+
+impl Names for SilenceNames<'_> {
+    fn node(&self, name: &str) -> Option<u32> {
+        let mut nodes = self.nodes.borrow_mut();
+        if !nodes.contains_key(name) {
+            nodes.insert(name.to_owned(), self.names?.node(name)?);
+        }
+        nodes.get(name).copied()
+    }
+
+    fn reason_codes(&self, name: &str) -> Vec<u8> {
+        // An alert has no drop reason, so any code will do for a stored filter.
+        self.names.map_or(vec![0], |names| names.reason_codes(name))
+    }
+
+    fn reason_names(&self) -> Vec<String> {
+        self.names.map(Names::reason_names).unwrap_or_default()
+    }
 }
 
 /// The reason why a change was refused.
@@ -100,8 +128,12 @@ impl Notes {
             Err(error) => return Err(CliError::io(format!("cannot read {shown}"), error, remedy)),
         };
         let mut filters = Vec::with_capacity(saved.silences.len());
-        for silence in &saved.silences {
-            let filter = Filter::parse(&silence.filter, View::Events, &no_names).map_err(|fault| {
+        for SavedSilence { silence, nodes } in &saved.silences {
+            let names = SilenceNames {
+                nodes: RefCell::new(nodes.clone()),
+                names: None,
+            };
+            let filter = Filter::parse(&silence.filter, View::Events, &names).map_err(|fault| {
                 let message = fault.message;
                 CliError::new(format!("{shown}: silence {}: {message}; {remedy}", silence.id))
             })?;
@@ -153,46 +185,43 @@ impl Notes {
         })
     }
 
-    /// Adds a silence, and returns it.
+    /// Adds a silence, and returns it. `names` resolves the names in its filter.
     ///
     /// # Errors
     /// The filter is invalid, there are too many silences, or the change cannot be saved. Nothing changes in that case.
-    pub fn silence(&self, silence: SilenceView) -> Result<SilenceView, ChangeError> {
-        let SilenceView {
-            filter,
-            from,
-            until,
-            by,
-            comment,
-            ..
-        } = silence;
-        let parsed = Filter::parse(&filter, View::Events, &no_names).map_err(|fault| {
-            let before = filter.get(..fault.position).unwrap_or(&filter);
+    pub fn silence(&self, silence: SilenceView, names: &dyn Names) -> Result<SilenceView, ChangeError> {
+        let names = SilenceNames {
+            nodes: RefCell::default(),
+            names: Some(names),
+        };
+        let parsed = Filter::parse(&silence.filter, View::Events, &names).map_err(|fault| {
+            let before = silence.filter.get(..fault.position).unwrap_or(&silence.filter);
             ChangeError::InvalidFilter {
                 position: before.chars().count() + 1,
                 message: fault.message,
             }
         })?;
+        let now = silence.from;
         self.change(|state| {
-            state.remove_silences(|silence| silence.until.saturating_add(ENDED_SILENCE_RETENTION) < from);
+            state.remove_silences(|old| old.until.saturating_add(ENDED_SILENCE_RETENTION) < now);
             if state.saved.silences.len() >= MAX_SILENCES {
-                state.remove_silences(|silence| silence.until <= from);
+                state.remove_silences(|old| old.until <= now);
             }
             if state.saved.silences.len() >= MAX_SILENCES {
                 return Err(ChangeError::TooManySilences);
             }
             state.saved.next += 1;
-            let silence = SavedSilence {
-                id: state.saved.next,
-                filter,
-                from,
-                until,
-                by,
-                comment,
+            let saved = SavedSilence {
+                silence: SilenceView {
+                    id: state.saved.next,
+                    ..silence
+                },
+                nodes: names.nodes.into_inner(),
             };
-            state.saved.silences.push(silence.clone());
+            let view = saved.view(now);
+            state.saved.silences.push(saved);
             state.filters.push(Arc::new(parsed));
-            Ok(silence.view(from))
+            Ok(view)
         })
     }
 
@@ -206,10 +235,10 @@ impl Notes {
                 .saved
                 .silences
                 .iter_mut()
-                .find(|silence| silence.id == id && silence.until > now);
-            Ok(found.map(|silence| {
-                silence.until = now;
-                silence.view(now)
+                .find(|saved| saved.silence.id == id && saved.silence.until > now);
+            Ok(found.map(|saved| {
+                saved.silence.until = now;
+                saved.view(now)
             }))
         })
     }
@@ -222,7 +251,7 @@ impl Notes {
             .silences
             .iter()
             .rev()
-            .map(|silence| silence.view(now))
+            .map(|saved| saved.view(now))
             .collect()
     }
 
@@ -231,7 +260,8 @@ impl Notes {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let all = state.saved.silences.iter().zip(&state.filters);
         let facts = alert_facts(alert);
-        all.filter(|(silence, _)| (silence.from..silence.until).contains(&time))
+        all.map(|(saved, filter)| (&saved.silence, filter))
+            .filter(|(silence, _)| (silence.from..silence.until).contains(&time))
             .find(|(_, filter)| filter.matches(&facts))
             .map(|(silence, _)| silence.id)
     }
@@ -249,7 +279,7 @@ impl Notes {
             .saved
             .silences
             .iter()
-            .map(|silence| silence.until)
+            .map(|saved| saved.silence.until)
             .filter(|end| after < *end && *end <= until)
             .max()
     }
@@ -267,31 +297,19 @@ impl Notes {
 }
 
 impl State {
-    fn remove_silences(&mut self, should_remove: impl Fn(&SavedSilence) -> bool) {
+    fn remove_silences(&mut self, should_remove: impl Fn(&SilenceView) -> bool) {
         let silences = std::mem::take(&mut self.saved.silences);
         let all = silences.into_iter().zip(std::mem::take(&mut self.filters));
-        (self.saved.silences, self.filters) = all.filter(|(silence, _)| !should_remove(silence)).unzip();
+        (self.saved.silences, self.filters) = all.filter(|(saved, _)| !should_remove(&saved.silence)).unzip();
     }
 }
 
 impl SavedSilence {
     fn view(&self, now: u64) -> SilenceView {
-        let Self {
-            id,
-            filter,
-            from,
-            until,
-            by,
-            comment,
-        } = self.clone();
+        let active = (self.silence.from..self.silence.until).contains(&now);
         SilenceView {
-            id,
-            filter,
-            from,
-            until,
-            by,
-            comment,
-            active: from <= now && now < until,
+            active,
+            ..self.silence.clone()
         }
     }
 }
@@ -318,6 +336,7 @@ fn hex_id(alert: u64) -> String {
 mod tests {
     use super::*;
     use collector::Event;
+    use filter::no_names;
     use testkit::records::Dir;
 
     fn alert(ts: u64, node: u32) -> Alert {
@@ -353,7 +372,10 @@ mod tests {
         };
         notes.acknowledge(7, Some(note.clone())).unwrap();
         let id = notes
-            .silence(silence("rule == deep and src in 10.0.1.0/24", 100, 200))
+            .silence(
+                silence("rule == deep and src in 10.0.1.0/24", 100, 200),
+                &no_names,
+            )
             .unwrap()
             .id;
         let again = Notes::open(dir.path()).unwrap();
@@ -365,7 +387,10 @@ mod tests {
         );
         assert_eq!(again.covering(&alert(0, 7), 150), Some(id));
         assert_eq!(
-            again.silence(silence("rule == other", 100, 200)).unwrap().id,
+            again
+                .silence(silence("rule == other", 100, 200), &no_names)
+                .unwrap()
+                .id,
             id + 1,
             "numbers go on"
         );
@@ -384,7 +409,10 @@ mod tests {
     fn a_silence_covers_what_began_in_it() {
         let dir = Dir::new("silences");
         let notes = Notes::open(dir.path()).unwrap();
-        let id = notes.silence(silence("node == 7", 100, 200)).unwrap().id;
+        let id = notes
+            .silence(silence("node == 7", 100, 200), &no_names)
+            .unwrap()
+            .id;
         let at = |ts, node| notes.is_silenced(&alert(ts, node));
         assert_eq!(
             [at(99, 7), at(100, 7), at(199, 7), at(200, 7), at(150, 8)],
@@ -399,22 +427,52 @@ mod tests {
     }
 
     #[test]
+    fn names_in_a_silence_mean_what_they_meant_when_it_was_added() {
+        let dir = Dir::new("named-silences");
+        let names: view::NamesView = serde_json::from_value(serde_json::json!({
+            "nodes": [{"node": 7, "name": "leaf-1", "interfaces": []}],
+            "hosts": [],
+            "drop_reasons": [{"code": 128, "name": "link_down"}]}))
+        .unwrap();
+        let names = view::Names::from(names);
+        let notes = Notes::open(dir.path()).unwrap();
+        let text = "node == leaf-1 and not reason == \"link down\" or node == leaf-1";
+        let id = notes.silence(silence(text, 100, 200), &names).unwrap().id;
+        assert_eq!(notes.covering(&alert(0, 7), 150), Some(id));
+        assert_eq!(notes.covering(&alert(0, 8), 150), None);
+        // After a restart, whatever the names are by then.
+        assert_eq!(
+            Notes::open(dir.path()).unwrap().covering(&alert(0, 7), 150),
+            Some(id)
+        );
+        let unknown = notes.silence(silence("reason == link_up", 100, 200), &names);
+        let Err(ChangeError::InvalidFilter { message, .. }) = unknown else {
+            panic!("{unknown:?}");
+        };
+        assert!(message.ends_with("or one of link_down"), "{message}");
+    }
+
+    #[test]
     fn notes_are_bounded_and_refused_with_a_reason() {
         let dir = Dir::new("full-notes");
         let notes = Notes::open(dir.path()).unwrap();
-        let wrong = notes.silence(silence("rule == \"é\" and node = 7", 1, 2));
+        let wrong = notes.silence(silence("rule == \"é\" and node = 7", 1, 2), &no_names);
         assert!(
             matches!(wrong, Err(ChangeError::InvalidFilter { position: 22, .. })),
             "{wrong:?}"
         );
-        (0..MAX_SILENCES as u64).for_each(|_| _ = notes.silence(silence("node == 7", 100, 200)).unwrap());
+        (0..MAX_SILENCES as u64)
+            .for_each(|_| _ = notes.silence(silence("node == 7", 100, 200), &no_names).unwrap());
         assert!(matches!(
-            notes.silence(silence("node == 7", 150, 300)),
+            notes.silence(silence("node == 7", 150, 300), &no_names),
             Err(ChangeError::TooManySilences)
         ));
         // Those that ended make room.
         assert_eq!(
-            notes.silence(silence("node == 8", 250, 300)).unwrap().id,
+            notes
+                .silence(silence("node == 8", 250, 300), &no_names)
+                .unwrap()
+                .id,
             MAX_SILENCES as u64 + 1
         );
         assert_eq!(notes.silences(260).len(), 1);

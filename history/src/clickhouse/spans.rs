@@ -36,21 +36,13 @@ pub(super) struct SumColumns {
 
 impl SumColumns {
     fn span(self) -> SpanSum {
-        let Self {
-            count,
-            min,
-            max,
-            sum,
-            first,
-            last,
-        } = self;
         SpanSum {
-            count,
-            min,
-            max,
-            sum,
-            first,
-            last,
+            count: self.count,
+            min: self.min,
+            max: self.max,
+            sum: self.sum,
+            first: self.first,
+            last: self.last,
         }
     }
 }

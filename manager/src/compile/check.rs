@@ -27,20 +27,22 @@ pub(super) struct Network {
     inventory: Inventory,
     /// Devices that have edge ports.
     edges: BTreeSet<NodeId>,
-    /// Instruction bits that at least one device can fill (`bits`), and that every device can fill (`common`).
-    bits: Bits,
-    common: Bits,
+    /// Instruction bits that at least one device can fill.
+    known_bits: Bits,
+    /// Instruction bits that every device can fill.
+    common_bits: Bits,
     /// For each mode of [`Mode::ALL`], a device that would have to support the mode and does not.
-    lacking: [Option<NodeId>; 4],
+    without_mode: [Option<NodeId>; 4],
     /// A device that does not support the domain's treatment of the L4 checksum.
-    checksum: Option<NodeId>,
-    /// Longest packet of a host, and smallest MTU between devices, bytes. `None` if unknown.
-    packet: Option<u32>,
-    mtu: Option<u32>,
+    without_checksum: Option<NodeId>,
+    /// Longest packet of a host, bytes; `None` if unknown.
+    longest_packet: Option<u32>,
+    /// Smallest MTU between devices, bytes; `None` if unknown.
+    smallest_mtu: Option<u32>,
     /// Name of a border device that cannot remove INT, so that INT would leak to hosts.
-    leak: Option<String>,
+    leaking_device: Option<String>,
     /// Notes about border devices that forward without rules after a restart.
-    open: Vec<Note>,
+    restart_notes: Vec<Note>,
 }
 
 /// An intent together with the devices and keys of its entries.
@@ -51,9 +53,9 @@ pub(super) struct Placed {
     pub(super) mode: Mode,
     pub(super) bits: Bits,
     /// Watchlist entries: device and key.
-    pub(super) watched: Vec<(NodeId, FlowMatch)>,
+    pub(super) watchlist_entries: Vec<(NodeId, FlowMatch)>,
     /// Sink entries: device, and key of the packets that leave the network there.
-    pub(super) sunk: Vec<(NodeId, FlowMatch)>,
+    pub(super) sink_entries: Vec<(NodeId, FlowMatch)>,
     pub(super) notes: Vec<Note>,
 }
 
@@ -111,43 +113,45 @@ impl Network {
             .devices
             .iter()
             .flat_map(|(node, ports)| ports.links.keys().map(|port| (*node, *port)));
-        let packet = edge_ports.filter_map(|port| inventory.mtu(port)).max();
-        let mtu = link_ports.filter_map(|port| inventory.mtu(port)).min();
+        let longest_packet = edge_ports.filter_map(|port| inventory.mtu(port)).max();
+        let smallest_mtu = link_ports.filter_map(|port| inventory.mtu(port)).min();
         let at_border: Vec<(NodeId, &Capabilities)> = capabilities
             .iter()
             .filter(|(node, _)| topology.devices[*node].border().next().is_some())
-            .map(|(node, can)| (*node, can))
+            .map(|(node, capabilities)| (*node, capabilities))
             .collect();
-        let leak = at_border.iter().find(|(_, can)| !can.sink);
-        let open = at_border
+        let leaking = at_border.iter().find(|(_, capabilities)| !capabilities.sink);
+        let forwarding_after_restart = at_border
             .iter()
-            .filter(|(_, can)| can.restart == Restart::Forwards);
-        let lacking = Mode::ALL.map(|mode| {
-            let needing = capabilities
+            .filter(|(_, capabilities)| capabilities.restart == Restart::Forwards);
+        let without_mode = Mode::ALL.map(|mode| {
+            let candidates = capabilities
                 .iter()
                 .filter(|(node, _)| mode == Mode::Postcard || edges.contains(node));
-            needing
-                .filter(|(_, can)| !can.modes.contains(&mode))
+            candidates
+                .filter(|(_, capabilities)| !capabilities.modes.contains(&mode))
                 .map(|(node, _)| *node)
                 .next()
         });
         let l4_checksum = settings.encoding.l4_checksum;
-        let differs = capabilities
+        let without_checksum = capabilities
             .iter()
-            .find(|(_, can)| !can.l4_checksum.contains(&l4_checksum));
+            .find(|(_, capabilities)| !capabilities.l4_checksum.contains(&l4_checksum));
         Self {
             longest_path: topology.longest_path(),
-            bits: capabilities.values().fold(0, |bits, can| bits | can.bits),
-            common: capabilities.values().fold(Bits::MAX, |bits, can| bits & can.bits),
-            lacking,
-            checksum: differs.map(|(node, _)| *node),
-            leak: leak.map(|(node, _)| inventory.name(*node)),
-            open: open
+            known_bits: capabilities.values().fold(0, |bits, device| bits | device.bits),
+            common_bits: capabilities
+                .values()
+                .fold(Bits::MAX, |bits, device| bits & device.bits),
+            without_mode,
+            without_checksum: without_checksum.map(|(node, _)| *node),
+            leaking_device: leaking.map(|(node, _)| inventory.name(*node)),
+            restart_notes: forwarding_after_restart
                 .map(|(node, _)| Note::OpenAfterRestart(inventory.name(*node)))
                 .collect(),
             inventory: inventory.clone(),
-            packet,
-            mtu,
+            longest_packet,
+            smallest_mtu,
             edges,
             topology,
             capabilities,
@@ -160,8 +164,8 @@ impl Network {
     }
 
     /// Returns the bytes of INT that fit beside a host's longest packet on every link, or `None` if that is unknown.
-    pub(super) fn room(&self) -> Option<u32> {
-        Some(self.mtu?.saturating_sub(self.packet?))
+    pub(super) fn int_space(&self) -> Option<u32> {
+        Some(self.smallest_mtu?.saturating_sub(self.longest_packet?))
     }
 
     /// Returns the remaining hop count that a source sets: as many records as fit into the MTU, within [`SPARE_HOPS`] of the
@@ -169,7 +173,7 @@ impl Network {
     pub(super) fn hops(&self, mode: Mode, bits: Bits) -> u8 {
         let least = self.longest_path + 1;
         let record = instruction::record_bytes(bits).max(1);
-        let fit = match (mode, self.room()) {
+        let fit = match (mode, self.int_space()) {
             (Mode::Md, Some(room)) => room.saturating_sub(HEADER_BYTES) / record,
             _ => u32::MAX,
         };
@@ -181,9 +185,9 @@ impl Network {
     ///
     /// # Errors
     /// [`Refusal::Mtu`] if there is not enough room.
-    pub(super) fn fits(&self, mode: Mode, bits: Bits, is_union: bool) -> Result<(), Refusal> {
+    pub(super) fn check_mtu(&self, mode: Mode, bits: Bits, is_union: bool) -> Result<(), Refusal> {
         let int = int_bytes(mode, bits, self.longest_path + 1);
-        match (self.packet, self.mtu) {
+        match (self.longest_packet, self.smallest_mtu) {
             (Some(packet), Some(mtu)) if packet + int > mtu => Err(Refusal::Mtu {
                 packet,
                 int,
@@ -224,12 +228,12 @@ impl Network {
             return BTreeMap::new();
         };
         let mut distances = BTreeMap::from([(at, 0)]);
-        let mut open = VecDeque::from([(at, 0)]);
-        while let Some((node, distance)) = open.pop_front() {
+        let mut frontier = VecDeque::from([(at, 0)]);
+        while let Some((node, distance)) = frontier.pop_front() {
             for (peer, _) in self.topology.devices[&node].links.values() {
                 if !distances.contains_key(peer) {
                     distances.insert(*peer, distance + 1);
-                    open.push_back((*peer, distance + 1));
+                    frontier.push_back((*peer, distance + 1));
                 }
             }
         }
@@ -239,43 +243,43 @@ impl Network {
     /// Checks an intent and finds the devices and keys of its entries.
     pub(super) fn place(&self, intent: &Intent) -> Result<Placed, Refusal> {
         let keys = self.keys(intent)?;
-        let edges = self.sources(intent)?;
+        let source_devices = self.sources(intent)?;
         let bits = intent.bits(self.settings.synchronised);
-        if bits & !self.bits != 0 {
-            return Err(Refusal::Bits(bits & !self.bits));
+        if bits & !self.known_bits != 0 {
+            return Err(Refusal::Bits(bits & !self.known_bits));
         }
         let mode = self.mode(intent, bits)?;
-        let bits = bits | (mode.bits() & self.bits);
-        let mut watched = Vec::new();
+        let bits = bits | (mode.bits() & self.known_bits);
+        let mut watchlist_entries = Vec::new();
         for key in &keys {
             let nodes = if mode.embeds() {
-                self.ends(key.src, &edges)
+                self.edges_of(key.src, &source_devices)
             } else {
                 self.all()
             };
-            watched.extend(nodes.into_iter().map(|node| (node, *key)));
+            watchlist_entries.extend(nodes.into_iter().map(|node| (node, *key)));
         }
-        for (node, key) in &watched {
+        for (node, key) in &watchlist_entries {
             self.check_entry(*node, key, intent)?;
         }
-        let mut sunk = Vec::new();
+        let mut sink_entries = Vec::new();
         for key in &keys {
             let nodes = if mode.embeds() {
-                self.ends(key.dst, &self.edges)
+                self.edges_of(key.dst, &self.edges)
             } else {
                 self.all()
             };
-            sunk.extend(nodes.into_iter().map(|node| (node, *key)));
+            sink_entries.extend(nodes.into_iter().map(|node| (node, *key)));
         }
-        self.check_filter(intent, &sunk)?;
+        self.check_filter(intent, &sink_entries)?;
         let notes = self.notes(bits, mode);
         Ok(Placed {
             intent: Arc::new(intent.clone()),
             keys,
             mode,
             bits,
-            watched,
-            sunk,
+            watchlist_entries,
+            sink_entries,
             notes,
         })
     }
@@ -287,20 +291,20 @@ impl Network {
     fn notes(&self, bits: Bits, mode: Mode) -> Vec<Note> {
         let mut notes = Vec::new();
         // Fast path: most intents request only bits that every device can fill.
-        if bits & !self.common != 0 {
-            for (node, can) in &self.capabilities {
-                if bits & !can.bits != 0 {
+        if bits & !self.common_bits != 0 {
+            for (node, capabilities) in &self.capabilities {
+                if bits & !capabilities.bits != 0 {
                     notes.push(Note::Incomplete {
                         node: *node,
                         device: self.name(*node),
-                        bits: bits & !can.bits,
+                        bits: bits & !capabilities.bits,
                     });
                 }
             }
         }
         if mode.embeds() {
-            notes.extend(self.open.iter().cloned());
-            if self.packet.is_none() || (self.mtu.is_none() && self.longest_path > 0) {
+            notes.extend(self.restart_notes.iter().cloned());
+            if self.longest_packet.is_none() || (self.smallest_mtu.is_none() && self.longest_path > 0) {
                 notes.push(Note::MtuNotKnown);
             }
         }
@@ -365,7 +369,7 @@ impl Network {
         if intent.at.edges.is_empty() {
             return Ok(self.edges.clone());
         }
-        let mut found = BTreeSet::new();
+        let mut sources = BTreeSet::new();
         for pattern in &intent.at.edges {
             let matching: Vec<NodeId> = self
                 .edges
@@ -376,9 +380,9 @@ impl Network {
             if matching.is_empty() {
                 return Err(Refusal::NoSuchEdge(pattern.clone()));
             }
-            found.extend(matching);
+            sources.extend(matching);
         }
-        Ok(found)
+        Ok(sources)
     }
 
     /// Returns whether the device's name or one of its labels matches the pattern.
@@ -392,7 +396,7 @@ impl Network {
 
     /// Returns the devices of `edges` where packets with this address enter or leave the network. For a host with a known
     /// port, that is a single device.
-    fn ends(&self, prefix: Option<Prefix>, edges: &BTreeSet<NodeId>) -> Vec<NodeId> {
+    fn edges_of(&self, prefix: Option<Prefix>, edges: &BTreeSet<NodeId>) -> Vec<NodeId> {
         let single = prefix.filter(is_single_address);
         let host = single.and_then(|prefix| self.inventory.host_by_address(prefix.network()));
         match host.and_then(|host| host.at) {
@@ -447,11 +451,11 @@ impl Network {
     }
 
     fn check_mode(&self, mode: Mode, intent: &Intent, bits: Bits) -> Result<(), Refusal> {
-        let lacking = Mode::ALL
+        let without_mode = Mode::ALL
             .into_iter()
-            .zip(self.lacking)
+            .zip(self.without_mode)
             .find(|(supported, _)| *supported == mode);
-        let unsupported = if let Some((_, Some(node))) = lacking {
+        let unsupported = if let Some((_, Some(node))) = without_mode {
             Some(format!("{} does not support it", self.name(node)))
         } else if mode == Mode::Sf && intent.watch.contains(&detect::Metric::FlowLatency) {
             Some("its packets do not have the latency of the flow".to_owned())
@@ -466,42 +470,42 @@ impl Network {
         if !mode.embeds() {
             return Ok(());
         }
-        if let Some(device) = &self.leak {
+        if let Some(device) = &self.leaking_device {
             return Err(Refusal::Leak(device.clone()));
         }
-        if let Some(node) = self.checksum {
+        if let Some(node) = self.without_checksum {
             return Err(Refusal::Checksum(
                 self.name(node),
                 self.settings.encoding.l4_checksum.name(),
             ));
         }
-        self.fits(mode, bits, false)
+        self.check_mtu(mode, bits, false)
     }
 
     fn check_entry(&self, node: NodeId, key: &FlowMatch, intent: &Intent) -> Result<(), Refusal> {
-        let can = &self.capabilities[&node];
-        if let Some(why) = inexpressible(&can.matches, key) {
+        let capabilities = &self.capabilities[&node];
+        if let Some(why) = inexpressible(&capabilities.matches, key) {
             return Err(Refusal::Match {
                 device: self.name(node),
                 key: Box::new(*key),
                 why,
             });
         }
-        if intent.samples() && !can.sampling {
+        if intent.samples() && !capabilities.sampling {
             return Err(Refusal::Sampling(self.name(node)));
         }
         Ok(())
     }
 
-    fn check_filter(&self, intent: &Intent, sunk: &[(NodeId, FlowMatch)]) -> Result<(), Refusal> {
+    fn check_filter(&self, intent: &Intent, sink_entries: &[(NodeId, FlowMatch)]) -> Result<(), Refusal> {
         let Some(filter) = intent.reporting.filter else {
             return Ok(());
         };
-        let lacks = sunk.iter().map(|(node, _)| *node).find(|node| {
-            let can = &self.capabilities[node];
-            can.filter_entries == 0 || !can.filters.contains(&filter)
+        let without_filter = sink_entries.iter().map(|(node, _)| *node).find(|node| {
+            let capabilities = &self.capabilities[node];
+            capabilities.filter_entries == 0 || !capabilities.filters.contains(&filter)
         });
-        if let Some(node) = lacks {
+        if let Some(node) = without_filter {
             return Err(Refusal::Filter(self.name(node), filter.name()));
         }
         let Some(rule) = &intent.reporting.rule else {
@@ -510,7 +514,7 @@ impl Network {
         if filter != FilterAlgorithm::Rule {
             return Ok(());
         }
-        let nodes: BTreeSet<NodeId> = sunk.iter().map(|(node, _)| *node).collect();
+        let nodes: BTreeSet<NodeId> = sink_entries.iter().map(|(node, _)| *node).collect();
         for node in nodes {
             if let Some(why) = self.capabilities[&node].rules.problem(rule) {
                 return Err(Refusal::FilterRule(self.name(node), why));
@@ -563,9 +567,9 @@ fn inexpressible(kinds: &MatchKinds, key: &FlowMatch) -> Option<&'static str> {
     if kinds.needs_port && ports == [ANY_PORT, ANY_PORT] {
         return Some("it would insert INT into packets without ports, which no sink removes; add a port");
     }
-    let open =
+    let has_wildcard =
         prefixes.contains(&None) || ports.contains(&ANY_PORT) || (kinds.protocol && key.proto.is_none());
-    if !kinds.wildcards && open {
+    if !kinds.wildcards && has_wildcard {
         return Some("it needs source, destination, both ports and protocol; add what is missing");
     }
     None

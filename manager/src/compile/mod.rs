@@ -119,8 +119,8 @@ struct Features {
 /// Entries of one device that the intents need: watchlist keys, and keys of packets that leave there.
 #[derive(Clone, Debug, Default)]
 struct DeviceEntries {
-    watched: Closure,
-    sunk: Closure,
+    watchlist_entries: Closure,
+    sink_entries: Closure,
 }
 
 impl Compiler {
@@ -168,7 +168,7 @@ impl Compiler {
 
     /// Returns the bytes of INT that fit beside a host's longest packet on every link, or `None` if that is unknown.
     pub fn room(&self) -> Option<u32> {
-        self.network.room()
+        self.network.int_space()
     }
 
     /// Returns the number of links on the longest of the shortest paths between edge devices.
@@ -184,7 +184,7 @@ impl Compiler {
     /// Returns the result of compiling an intent, or `None` if there is no such intent.
     pub fn outcome(&self, name: &str) -> Option<Outcome> {
         let placed = self.placed[*self.slots.get(name)?].as_ref()?;
-        let nodes = placed.watched.iter().map(|(node, _)| *node).collect();
+        let nodes = placed.watchlist_entries.iter().map(|(node, _)| *node).collect();
         Some(Outcome {
             mode: placed.mode,
             bits: placed.bits,
@@ -218,11 +218,11 @@ impl Compiler {
     pub fn lacking(&self, node: NodeId, actual: Option<&Rules>) -> Option<BTreeSet<&str>> {
         let actual = actual?;
         let desired = self.desired.get(&node)?;
-        let watched = &self.devices.get(&node)?.watched;
+        let watchlist_entries = &self.devices.get(&node)?.watchlist_entries;
         let mut slots: BTreeSet<usize> = BTreeSet::new();
         for rule in desired.difference(actual) {
             if let Rule::Watch(watch) = rule {
-                slots.extend(watched.slots(&watch.key)?);
+                slots.extend(watchlist_entries.slots(&watch.key)?);
             }
         }
         if slots.is_empty() {
@@ -250,7 +250,7 @@ impl Compiler {
             }
             return Err(refusal);
         }
-        let nodes = placed.watched.iter().map(|(node, _)| *node).collect();
+        let nodes = placed.watchlist_entries.iter().map(|(node, _)| *node).collect();
         Ok(Outcome {
             mode: placed.mode,
             bits: placed.bits,
@@ -271,9 +271,12 @@ impl Compiler {
         }
         // Discard the closed sets: rebuilding them once is faster than updating them for each intent.
         for device in self.devices.values_mut() {
-            let DeviceEntries { watched, sunk } = Arc::make_mut(device);
-            watched.reopen();
-            sunk.reopen();
+            let DeviceEntries {
+                watchlist_entries,
+                sink_entries,
+            } = Arc::make_mut(device);
+            watchlist_entries.reopen();
+            sink_entries.reopen();
         }
         for added in &placed {
             self.detach(&added.intent.name);
@@ -315,11 +318,11 @@ impl Compiler {
         let has_free = self.placed.len() > self.slots.len();
         let free = has_free.then(|| self.placed.iter().position(Option::is_none));
         let slot = free.flatten().unwrap_or(self.placed.len());
-        for (node, key) in &placed.watched {
-            self.device(*node).watched.add(*key, slot);
+        for (node, key) in &placed.watchlist_entries {
+            self.device(*node).watchlist_entries.add(*key, slot);
         }
-        for (node, key) in &placed.sunk {
-            self.device(*node).sunk.add(*key, slot);
+        for (node, key) in &placed.sink_entries {
+            self.device(*node).sink_entries.add(*key, slot);
         }
         self.count(&placed, true);
         self.slots.insert(placed.intent.name.clone(), slot);
@@ -340,11 +343,11 @@ impl Compiler {
     fn detach(&mut self, name: &str) -> Option<Arc<Placed>> {
         let slot = self.slots.remove(name)?;
         let placed = self.placed[slot].take()?;
-        for (node, key) in &placed.watched {
-            self.device(*node).watched.remove(key, slot);
+        for (node, key) in &placed.watchlist_entries {
+            self.device(*node).watchlist_entries.remove(key, slot);
         }
-        for (node, key) in &placed.sunk {
-            self.device(*node).sunk.remove(key, slot);
+        for (node, key) in &placed.sink_entries {
+            self.device(*node).sink_entries.remove(key, slot);
         }
         self.count(&placed, false);
         Some(placed)
@@ -422,12 +425,12 @@ impl Compiler {
         let filter_entries = capabilities.filter_entries;
         let has_filters = self.filtering_intents > 0;
         let device = self.device(node);
-        device.watched.close(watch_entries);
+        device.watchlist_entries.close(watch_entries);
         if has_filters {
-            device.sunk.close(filter_entries);
+            device.sink_entries.close(filter_entries);
         } else {
             // The closed set is not needed now, and updating it would slow down each change.
-            device.sunk.reopen();
+            device.sink_entries.reopen();
         }
     }
 
@@ -458,8 +461,8 @@ impl Compiler {
         // A node executes the instructions for its postcards, too.
         rules.extend(instruction::numbers(self.used_bits() & capabilities.bits).map(Rule::Instruction));
         if self.filtering_intents > 0 {
-            let sunk = self.entries(node, "filter table", capabilities.filter_entries)?;
-            let filters = self.filters(&sunk);
+            let sink_entries = self.entries(node, "filter table", capabilities.filter_entries)?;
+            let filters = self.filters(&sink_entries);
             let needed = filters
                 .iter()
                 .filter(|rule| matches!(rule, Rule::Filter(filter) if filter.rule.is_some()))
@@ -489,9 +492,9 @@ impl Compiler {
     fn entries(&self, node: NodeId, table: &'static str, room: usize) -> Result<Cow<'_, Entries>, Refusal> {
         let device = &self.devices[&node];
         let closure = if table == "watchlist" {
-            &device.watched
+            &device.watchlist_entries
         } else {
-            &device.sunk
+            &device.sink_entries
         };
         let entries = closure.entries(room);
         if entries.len() <= room {
@@ -557,7 +560,7 @@ impl Compiler {
     /// Checks that packets have room for INT with these bits. Modes that do not embed INT always pass.
     fn check_room(&self, mode: Mode, bits: Bits, slots: &BTreeSet<usize>) -> Result<(), Refusal> {
         if mode.embeds() {
-            self.network.fits(mode, bits, slots.len() > 1)
+            self.network.check_mtu(mode, bits, slots.len() > 1)
         } else {
             Ok(())
         }
@@ -576,9 +579,9 @@ impl Compiler {
     }
 
     /// Computes the filters of a sink. An entry is reported in full unless all its intents have filters that merge into one.
-    fn filters(&self, sunk: &Entries) -> Vec<Rule> {
+    fn filters(&self, sink_entries: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for (&key, slots) in sunk {
+        for (&key, slots) in sink_entries {
             let mut merged: Option<Filter> = None;
             let mut agree = true;
             for placed in self.placed_in(slots) {
@@ -611,5 +614,9 @@ impl Compiler {
 }
 
 fn touched(placed: &Placed) -> impl Iterator<Item = NodeId> + '_ {
-    placed.watched.iter().chain(&placed.sunk).map(|(node, _)| *node)
+    placed
+        .watchlist_entries
+        .iter()
+        .chain(&placed.sink_entries)
+        .map(|(node, _)| *node)
 }

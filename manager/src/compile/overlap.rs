@@ -207,10 +207,10 @@ impl Compiler {
         let Some(device) = self.devices.get(&node) else {
             return Vec::new();
         };
-        if !device.watched.is_closed() {
+        if !device.watchlist_entries.is_closed() {
             return self.served(key);
         }
-        let Some(slots) = device.watched.slots(key) else {
+        let Some(slots) = device.watchlist_entries.slots(key) else {
             return Vec::new();
         };
         let mode = self.mode_of(slots);
@@ -222,7 +222,7 @@ impl Compiler {
         let Some(device) = self.devices.get(&node) else {
             return;
         };
-        for (key, slots) in device.watched.entries(usize::MAX).iter() {
+        for (key, slots) in device.watchlist_entries.entries(usize::MAX).iter() {
             let (Ok(watch), Some(deciding_slot)) = (self.watch(*key, slots), self.deciding_slot(slots))
             else {
                 continue;
@@ -244,7 +244,7 @@ impl Compiler {
         let Some(device) = self.devices.get(&node) else {
             return;
         };
-        for (key, slots) in device.sunk.entries(usize::MAX).iter() {
+        for (key, slots) in device.sink_entries.entries(usize::MAX).iter() {
             let mut filters = Vec::new();
             for slot in slots {
                 if let Some(placed) = self.placed[*slot].as_deref() {

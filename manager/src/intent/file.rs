@@ -436,14 +436,7 @@ fn refuse_problems(
 impl IntentSettings {
     /// Returns the intent that these settings describe, unchecked.
     pub fn intent(&self) -> Intent {
-        let Keys {
-            src,
-            dst,
-            sport,
-            dport,
-            proto,
-            dscp,
-        } = &self.r#match.0;
+        let keys = &self.r#match.0;
         let ReportingSettings {
             thresholds,
             coarsest,
@@ -454,12 +447,12 @@ impl IntentSettings {
         Intent {
             name: self.name.clone(),
             flows: Flows {
-                src: src.0.clone(),
-                dst: dst.0.clone(),
-                sport: bounds(sport),
-                dport: bounds(dport),
-                proto: proto.0.iter().map(|proto| proto.0).collect(),
-                dscp: dscp.0.iter().map(|dscp| dscp.0).collect(),
+                src: keys.src.0.clone(),
+                dst: keys.dst.0.clone(),
+                sport: bounds(&keys.sport),
+                dport: bounds(&keys.dport),
+                proto: keys.proto.0.iter().map(|proto| proto.0).collect(),
+                dscp: keys.dscp.0.iter().map(|dscp| dscp.0).collect(),
             },
             both_directions: self.both_directions,
             watch: metrics(&self.watch),

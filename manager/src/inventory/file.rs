@@ -139,24 +139,17 @@ fn add_device(inventory: &mut Inventory, settings: &DeviceSettings) -> Result<()
     if settings.ports as usize > MAX_PORTS {
         return Err(InventoryError::TooMany("ports of one device", MAX_PORTS).to_string());
     }
-    let DeviceSettings {
-        name,
-        driver,
-        address,
-        labels,
-        confirm,
-        role,
-        ..
-    } = settings.clone();
     inventory
         .add_device(Device {
-            name,
+            name: settings.name.clone(),
             node,
-            driver,
-            address,
-            options: DriverOptions { confirm },
-            labels,
-            role,
+            driver: settings.driver.clone(),
+            address: settings.address.clone(),
+            options: DriverOptions {
+                confirm: settings.confirm.clone(),
+            },
+            labels: settings.labels.clone(),
+            role: settings.role,
         })
         .map_err(|error| error.to_string())?;
     for port in 1..=settings.ports {

@@ -49,13 +49,8 @@ pub(super) fn simulate(
             .join()
             .map_err(|_| CliError::new("the simulation panicked"))
     })?;
-    let PastCollector {
-        streams,
-        store_writer,
-        ..
-    } = collector;
-    network.continue_from(streams.in_flight_only());
-    store_writer.close();
+    network.continue_from(collector.streams.in_flight_only());
+    collector.store_writer.close();
     // Relaxed: no other data depends on the flag, and the thread has been joined.
     Ok(!stop.load(Ordering::Relaxed))
 }
@@ -82,7 +77,6 @@ impl PastCollector {
 
     fn run(&mut self, network: &mut Network, past: Duration, stop: &AtomicBool) {
         let start = network.start();
-        let minutes = past.as_secs() / 60;
         let past = past.as_nanos() as u64;
         let mut progress = Progress::new("simulating the past", "datagrams", Some(past));
         // A log or a pipe gets lines in place of the bar.
@@ -99,13 +93,21 @@ impl PastCollector {
             progress.at(now - start, self.datagrams);
             if writes_lines && now - start >= next_line {
                 next_line += past / LINES;
-                let done = (now - start) / MINUTE;
-                terminal::note(format_args!("simulated {done} of {minutes} minutes of the past"));
+                terminal::note(progress_line(now - start, nic::time::now() - start));
             }
         }
         self.collector.finish(now, &mut self.store_writer);
         progress.finish();
     }
+}
+
+/// Formats the progress, given the simulated time and the time from the start to the present, ns. Both grow.
+fn progress_line(simulated: u64, span: u64) -> String {
+    let minutes = span.max(simulated) / MINUTE;
+    format!(
+        "simulated {} of {minutes} minutes of the past",
+        simulated / MINUTE
+    )
 }
 
 impl FabricSink for PastCollector {
@@ -124,5 +126,24 @@ impl FabricSink for PastCollector {
 
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         self.streams.ground_truth(truth);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_counts_the_minutes_up_to_the_present() {
+        // 10 minutes were asked for, and 3 have passed since.
+        assert_eq!(
+            progress_line(12 * MINUTE, 13 * MINUTE + 1),
+            "simulated 12 of 13 minutes of the past"
+        );
+        assert_eq!(
+            progress_line(13 * MINUTE, 13 * MINUTE - 1),
+            "simulated 13 of 13 minutes of the past",
+            "the last tick may pass the present"
+        );
     }
 }

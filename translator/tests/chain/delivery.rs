@@ -135,7 +135,7 @@ impl Run {
         let memory = stores.iter().map(|store| Arc::clone(store.region())).collect();
         let reporting = Reporting {
             reporter: 7,
-            longest_essential: 64,
+            max_essential_len: 64,
             ..Reporting::default()
         };
         let chain = Chain::new(Reporter::new(reporting).unwrap(), translator());

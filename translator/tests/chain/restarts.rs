@@ -41,7 +41,7 @@ const NOTHING_LOST: ReportOutcome = ReportOutcome {
 fn reporter(first_sequence: u16) -> Reporter {
     let reporting = Reporting {
         reporter: 7,
-        longest_essential: 64,
+        max_essential_len: 64,
         first_sequence,
         ..Reporting::default()
     };

@@ -38,6 +38,16 @@ pub const REPORT_PORT: u16 = 40040;
 pub const CONTROL_PORT: u16 = 40044;
 /// Length of the base header, bytes.
 pub const BASE_LEN: usize = 8;
+/// Length of the headers of a Key-Write, bytes; its key and data follow.
+pub const KEY_WRITE_HEADER_LEN: usize = BASE_LEN + field::key_write::LEN;
+/// Length of the headers of an Append, bytes; its entries follow.
+pub const APPEND_HEADER_LEN: usize = BASE_LEN + field::append::LEN;
+/// Length of the headers of a Key-Increment, bytes; its key follows.
+pub const KEY_INCREMENT_HEADER_LEN: usize = BASE_LEN + field::key_increment::LEN;
+/// Length of the headers of a postcard, bytes; its key follows.
+pub const POSTCARD_HEADER_LEN: usize = BASE_LEN + field::postcard::LEN;
+/// Length of the headers of a Sketch-Merge, bytes; its counters follow.
+pub const SKETCH_MERGE_HEADER_LEN: usize = BASE_LEN + field::sketch::LEN;
 /// Maximum data in a Key-Write, bytes.
 pub const MAX_DATA: usize = 1024;
 /// Maximum number of rows in a sketch.

@@ -19,6 +19,13 @@ pub(super) const REPLICA: u8 = 2;
 /// First 17 bits of a common report: version 1, length of four words, Ethernet inner packet, no metadata bits.
 pub(super) const PLAIN: u32 = 0x1400_0000 >> 15;
 
+/// First byte of an IPv4 header without options.
+const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
+/// Type of the shim before INT-MD (hop-by-hop) headers.
+const HOP_BY_HOP: u8 = 1;
+/// Version 1 in the first byte of the INT header.
+const INT_VERSION_1: u8 = 1 << 4;
+
 /// Offsets from the start of the UDP payload.
 mod field {
     pub(super) const WORD: usize = 0;
@@ -77,6 +84,7 @@ pub(crate) struct Template {
     packet_len: u16,
     /// Bit offset of the flags in the first word.
     flags_shift: u8,
+    /// Bitmap, words per hop and version, from which [`layout`] finds the layout of the records.
     shape: u64,
 }
 
@@ -130,13 +138,14 @@ impl Template {
     /// Creates the template of a report, or returns `None` if it is not a common one.
     #[inline(never)]
     fn from_report(fixed: &FixedPart, profile: &Profile, layouts: &mut Layouts) -> Option<Self> {
-        let records = (usize::from(fixed[field::SHIM_LEN]) * 4).checked_sub(field::STACK - field::SHIM)?;
-        let shape = common_shape(fixed, records, profile, layouts)?;
+        let records_len =
+            (usize::from(fixed[field::SHIM_LEN]) * 4).checked_sub(field::STACK - field::SHIM)?;
+        let shape = common_shape(fixed, records_len, profile, layouts)?;
         Some(Self {
             fields: Self::compared_fields(fixed),
             dst_port: u16_at(fixed, field::DST_PORT),
-            records_len: records as u16,
-            packet_len: (field::STACK - field::IP + records) as u16,
+            records_len: records_len as u16,
+            packet_len: (field::STACK - field::IP + records_len) as u16,
             flags_shift: if profile.dialect == Dialect::Onos { 12 } else { 6 },
             shape,
         })
@@ -202,15 +211,20 @@ pub(super) fn is_ordinary(dst_port: u16, profile: &Profile) -> bool {
 
 /// Returns the shape of a common report, or `None` if it is not common.
 #[inline(never)]
-fn common_shape(fixed: &FixedPart, records: usize, profile: &Profile, layouts: &mut Layouts) -> Option<u64> {
+fn common_shape(
+    fixed: &FixedPart,
+    records_len: usize,
+    profile: &Profile,
+    layouts: &mut Layouts,
+) -> Option<u64> {
     let word = u32_at(fixed, field::WORD);
     let is_common = (word >> 15 == PLAIN || is_generator(word, profile))
         && u16_at(fixed, field::ETHERTYPE) == IPV4
-        && fixed[field::IP] == 0x45
+        && fixed[field::IP] == IPV4_WITHOUT_OPTIONS
         && fixed[field::PROTO] == UDP
         && u16_at(fixed, field::FRAGMENT) & 0x1fff == 0
-        && fixed[field::SHIM] == 0x01
-        && fixed[field::INT] & (0xf0 | REPLICA) == 1 << 4
+        && fixed[field::SHIM] == HOP_BY_HOP
+        && fixed[field::INT] & (0xf0 | REPLICA) == INT_VERSION_1
         && profile.marks(fixed[field::TOS] >> 2)
         && profile.probe_marker.is_none()
         && is_ordinary(u16_at(fixed, field::DST_PORT), profile);
@@ -220,9 +234,9 @@ fn common_shape(fixed: &FixedPart, records: usize, profile: &Profile, layouts: &
     }
     let hop_ml = fixed[field::HOP_ML] & 0x1f;
     let bitmap = u16_at(fixed, field::BITMAP);
-    let words = Layout::words_10(bitmap, hop_ml, records / 4, profile.dialect);
+    let words = Layout::words_10(bitmap, hop_ml, records_len / 4, profile.dialect);
     let (shape, layout) = layouts.int_10_shaped(bitmap, words, profile.dialect)?;
-    (layout.records(records / 4) * layout.len() == records).then_some(shape)
+    (layout.records(records_len / 4) * layout.len() == records_len).then_some(shape)
 }
 
 /// Returns the layout for a shape from [`read`] or [`super::brief_any::read`].

@@ -8,14 +8,15 @@
 use super::{BTH_LEN, ICRC_LEN, Opcode, Packet, Psn, RETH_LEN, Reth, icrc};
 use crate::bytes::{array_at, u32_at};
 use crate::crc::{ChooseCrc32, Crc32, choose_crc_32, crc_32_update};
+use crate::{ethernet, ipv4, ipv6, udp};
 
 /// Number of cached header templates.
 const TEMPLATES: usize = 8;
 /// Bytes of the base transport header (BTH) that change per packet: acknowledgement request and PSN.
 const VARIABLE_LEN: usize = 4;
-/// Offset of the changing part, after Ethernet, IP and UDP headers and the constant part of the BTH.
-const TAIL_V4: usize = 14 + 20 + 8 + BTH_LEN - VARIABLE_LEN;
-const TAIL_V6: usize = 14 + 40 + 8 + BTH_LEN - VARIABLE_LEN;
+/// Offset of the part that changes per packet, after Ethernet, IP and UDP headers and the constant part of the BTH.
+const TAIL_V4: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN + BTH_LEN - VARIABLE_LEN;
+const TAIL_V6: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + udp::HEADER_LEN + BTH_LEN - VARIABLE_LEN;
 /// Distance from the changing part to the payload, bytes.
 const TO_PAYLOAD: usize = VARIABLE_LEN + RETH_LEN;
 /// Number and start of the compared words. They end two bytes into the changing part, which the mask excludes.
@@ -46,6 +47,14 @@ const MASK_V6: [u64; WORDS_V6] = [
 /// Length of all headers before the payload, bytes.
 const HEAD_V4: usize = TAIL_V4 + TO_PAYLOAD;
 const HEAD_V6: usize = TAIL_V6 + TO_PAYLOAD;
+/// Offsets in the RDMA extended transport header (RETH); the virtual address comes first.
+const RETH_RKEY: usize = 8;
+const RETH_DMA_LEN: usize = 12;
+/// Offset of the EtherType.
+const ETHERTYPE: usize = 12;
+/// Offsets of the low byte of the IPv4 total length, and of the IPv6 payload length.
+const IP_LEN_LOW_V4: usize = 17;
+const IP_LEN_LOW_V6: usize = 19;
 
 const fn mask(bytes: [u8; 8]) -> u64 {
     u64::from_ne_bytes(bytes)
@@ -79,9 +88,9 @@ pub struct UncheckedWrite {
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderTemplate {
     words: [u64; WORDS_V6],
-    by: Crc32,
-    /// ICRC register up to `sealed`.
-    crc: icrc::Running,
+    update_crc: Crc32,
+    /// ICRC register before the range of [`uncached_range`].
+    prefix_crc: icrc::Running,
     payload_len: u32,
     v6: bool,
 }
@@ -90,7 +99,7 @@ pub struct HeaderTemplate {
 /// twelve bytes before the changing part, so that its length is a multiple of 16. If those extra bytes differ from the
 /// learned frame, the ICRC does not match and the fast path does not apply.
 #[inline(always)]
-fn sealed(tail: usize, payload_len: usize) -> (usize, usize) {
+fn uncached_range(tail: usize, payload_len: usize) -> (usize, usize) {
     let len = TO_PAYLOAD + payload_len.next_multiple_of(4) + ICRC_LEN;
     (tail - icrc::Running::prefix_len(len), tail + len)
 }
@@ -126,7 +135,7 @@ impl HeaderTemplate {
         Some(UncheckedWrite {
             psn: Psn::new(u32_at(head, TAIL_V4)),
             address: u64::from_be_bytes(array_at(head, HEAD_V4 - RETH_LEN)),
-            rkey: u32_at(head, HEAD_V4 - RETH_LEN + 8),
+            rkey: u32_at(head, HEAD_V4 - RETH_LEN + RETH_RKEY),
         })
     }
 
@@ -150,7 +159,7 @@ impl HeaderTemplate {
         len: usize,
     ) -> Option<Brief<'a>> {
         let tail = HEAD - TO_PAYLOAD;
-        let (begin, end) = sealed(tail, len);
+        let (start, end) = uncached_range(tail, len);
         let frame = frame.get(..end)?;
         let head = frame.first_chunk::<HEAD>()?;
         // ECN congestion marks are left to the full parser.
@@ -159,24 +168,27 @@ impl HeaderTemplate {
         } else {
             head[15] >> 4 & 3 == 3
         };
-        let is_as_long = u32_at(head, HEAD - RETH_LEN + 12) as usize == len;
-        if is_marked || !is_as_long || self.differ::<WORDS, START>(head, mask) != 0 {
+        let has_same_len = u32_at(head, HEAD - RETH_LEN + RETH_DMA_LEN) as usize == len;
+        if is_marked || !has_same_len || self.difference::<WORDS, START>(head, mask) != 0 {
             return None;
         }
-        if !self.crc.ends_with_crc(self.by, frame.get(begin..)?) {
+        if !self
+            .prefix_crc
+            .ends_with_crc(self.update_crc, frame.get(start..)?)
+        {
             return None;
         }
         let payload = frame.get(HEAD..HEAD + len)?;
-        let changing = u32_at(head, tail);
+        let ack_request_and_psn = u32_at(head, tail);
         let address = u64::from_be_bytes(array_at(head, HEAD - RETH_LEN));
         let reth = Reth {
             address,
-            rkey: u32_at(head, HEAD - RETH_LEN + 8),
+            rkey: u32_at(head, HEAD - RETH_LEN + RETH_RKEY),
             len: len as u32,
         };
         Some(Brief {
-            psn: Psn::new(changing),
-            ack_request: changing >> 31 != 0,
+            psn: Psn::new(ack_request_and_psn),
+            ack_request: ack_request_and_psn >> 31 != 0,
             reth,
             payload,
         })
@@ -184,7 +196,7 @@ impl HeaderTemplate {
 
     /// Returns the bits in which a frame's headers differ from the template.
     #[inline(always)]
-    fn differ<const WORDS: usize, const START: usize>(&self, head: &[u8], mask: &[u64; WORDS]) -> u64 {
+    fn difference<const WORDS: usize, const START: usize>(&self, head: &[u8], mask: &[u64; WORDS]) -> u64 {
         let mut bits = 0;
         for (index, mask) in mask.iter().enumerate() {
             bits |= u64::from_ne_bytes(array_at(head, START + 8 * index)) & mask ^ self.words[index];
@@ -196,7 +208,7 @@ impl HeaderTemplate {
 /// A cache of header templates learned from a queue pair's frames.
 #[derive(Clone, Debug)]
 pub struct HeaderTemplates {
-    choose: ChooseCrc32,
+    choose_crc: ChooseCrc32,
     templates: [HeaderTemplate; TEMPLATES],
 }
 
@@ -215,18 +227,17 @@ impl HeaderTemplates {
     /// Creates an empty cache that uses the caller's CRC functions.
     pub fn with_crc(choose: ChooseCrc32) -> Self {
         // No frame has these words.
-        let crc = icrc::Running::new(0);
+        let prefix_crc = icrc::Running::new(0);
         let words = [u64::MAX; WORDS_V6];
-        let by = crc_32_update;
         Self {
             templates: [HeaderTemplate {
                 words,
-                by,
-                crc,
+                update_crc: crc_32_update,
+                prefix_crc,
                 payload_len: 0,
                 v6: false,
             }; TEMPLATES],
-            choose,
+            choose_crc: choose,
         }
     }
 
@@ -235,7 +246,7 @@ impl HeaderTemplates {
     #[inline(always)]
     pub fn queue_pair(frame: &[u8]) -> Option<u32> {
         let head = frame.first_chunk::<HEAD_V4>()?;
-        let number = if head[12] == 0x08 {
+        let number = if head[ETHERTYPE] == 0x08 {
             u32_at(head, TAIL_V4 - 4)
         } else {
             u32_at(head, TAIL_V6 - 4)
@@ -247,7 +258,11 @@ impl HeaderTemplates {
     #[inline]
     pub fn of(&self, frame: &[u8]) -> Option<&HeaderTemplate> {
         let head = frame.first_chunk::<HEAD_V4>()?;
-        let len = if head[12] == 0x08 { head[17] } else { head[19] };
+        let len = if head[ETHERTYPE] == 0x08 {
+            head[IP_LEN_LOW_V4]
+        } else {
+            head[IP_LEN_LOW_V6]
+        };
         Some(&self.templates[usize::from(len >> 2) & (TEMPLATES - 1)])
     }
 
@@ -264,31 +279,31 @@ impl HeaderTemplates {
             return;
         }
         let payload_len = packet.payload.len();
-        let v4 = sealed(TAIL_V4, payload_len);
-        let v6 = sealed(TAIL_V6, payload_len);
+        let v4 = uncached_range(TAIL_V4, payload_len);
+        let v6 = uncached_range(TAIL_V6, payload_len);
         let prefix_len = TAIL_V4 - v4.0;
-        let learned = match frame.get(12..14) {
+        let learned = match frame.get(ETHERTYPE..ETHERTYPE + 2) {
             Some([0x08, 0x00]) if frame.get(18..20) == Some(&[0, 0]) => {
-                learned::<WORDS_V4, START_V4, TAIL_V4>(frame, &MASK_V4)
-                    .map(|words| (words, crc_v4(frame, prefix_len), v4, 17))
+                masked_words::<WORDS_V4, START_V4, TAIL_V4>(frame, &MASK_V4)
+                    .map(|words| (words, crc_v4(frame, prefix_len), v4, IP_LEN_LOW_V4))
             }
-            Some([0x86, 0xdd]) => learned::<WORDS_V6, START_V6, TAIL_V6>(frame, &MASK_V6)
-                .map(|words| (words, crc_v6(frame, prefix_len), v6, 19)),
+            Some([0x86, 0xdd]) => masked_words::<WORDS_V6, START_V6, TAIL_V6>(frame, &MASK_V6)
+                .map(|words| (words, crc_v6(frame, prefix_len), v6, IP_LEN_LOW_V6)),
             _ => None,
         };
-        if let Some((words, Some(crc), sealed, len_at)) = learned {
+        if let Some((words, Some(prefix_crc), range, len_at)) = learned {
             self.templates[usize::from(frame[len_at]) >> 2 & (TEMPLATES - 1)] = HeaderTemplate {
                 words,
-                by: (self.choose)(sealed.1 - sealed.0),
-                crc,
+                update_crc: (self.choose_crc)(range.1 - range.0),
+                prefix_crc,
                 payload_len: payload_len as u32,
-                v6: len_at == 19,
+                v6: len_at == IP_LEN_LOW_V6,
             };
         }
     }
 }
 
-fn learned<const WORDS: usize, const START: usize, const TAIL: usize>(
+fn masked_words<const WORDS: usize, const START: usize, const TAIL: usize>(
     frame: &[u8],
     mask: &[u64; WORDS],
 ) -> Option<[u64; WORDS_V6]> {
@@ -301,7 +316,9 @@ fn learned<const WORDS: usize, const START: usize, const TAIL: usize>(
 }
 
 fn crc_v4(frame: &[u8], prefix_len: usize) -> Option<icrc::Running> {
-    let mut head = *frame.get(14..)?.first_chunk::<{ icrc::HEAD_V4 }>()?;
+    let mut head = *frame
+        .get(ethernet::HEADER_LEN..)?
+        .first_chunk::<{ icrc::HEAD_V4 }>()?;
     icrc::mask_v4(&mut head);
     let crc = icrc::extend(icrc::START, &head[..icrc::HEAD_V4 - VARIABLE_LEN]);
     Some(icrc::Running::rewind(
@@ -311,7 +328,9 @@ fn crc_v4(frame: &[u8], prefix_len: usize) -> Option<icrc::Running> {
 }
 
 fn crc_v6(frame: &[u8], prefix_len: usize) -> Option<icrc::Running> {
-    let mut head = *frame.get(14..)?.first_chunk::<{ icrc::HEAD_V6 }>()?;
+    let mut head = *frame
+        .get(ethernet::HEADER_LEN..)?
+        .first_chunk::<{ icrc::HEAD_V6 }>()?;
     icrc::mask_v6(&mut head);
     let crc = icrc::extend(icrc::START, &head[..icrc::HEAD_V6 - VARIABLE_LEN]);
     Some(icrc::Running::rewind(

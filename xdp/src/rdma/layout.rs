@@ -2,7 +2,7 @@
 
 use rdma::responder::{AccessFlags, Order, QueuePairConfig, Reason, Registered, Stats};
 use wire::Refusal;
-use wire::roce::{Aeth, ICRC_LEN, Psn, Syndrome, Transport, Writer};
+use wire::roce::{AETH_LEN, ATOMIC_ACK_LEN, Aeth, ICRC_LEN, Psn, Syndrome, Transport, Writer};
 
 /// Bytes of a chunk of the memory, which is one element of its map.
 pub(super) const CHUNK: u64 = 1 << 20;
@@ -24,8 +24,14 @@ const REFUSALS: [Refusal; 7] = [
     Refusal::BadTransportVersion,
     Refusal::BadPartitionKey,
 ];
+/// Number of counters of packets in `struct rdma_counters`: the fields before `refused`.
+const PACKET_COUNTERS: usize = 18;
+/// Number of counters of refusals (`ROCE_REFUSALS_KEPT`); the last ones are unused.
+const REFUSAL_COUNTERS: usize = 8;
+/// Number of reasons that only the kernel program has; they follow [`REASONS`].
+const KERNEL_REASONS: usize = 2;
 /// Number of words in `struct rdma_counters`.
-pub(super) const COUNTERS: usize = 18 + 8 + REASONS.len() + 2;
+pub(super) const COUNTERS: usize = PACKET_COUNTERS + REFUSAL_COUNTERS + REASONS.len() + KERNEL_REASONS;
 
 /// A C structure that is written field by field.
 struct Layout(Vec<u8>);
@@ -66,7 +72,7 @@ pub(super) mod region {
 
 /// Encodes `struct region` without its rkey, which is stored last to publish the entry.
 pub(super) fn region(
-    named: &Registered,
+    registered: &Registered,
     start: u64,
     access: AccessFlags,
     order: Order,
@@ -82,8 +88,8 @@ pub(super) fn region(
         region::FLAGS,
         flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum(),
     );
-    entry.u64(region::ADDRESS, named.address);
-    entry.u64(region::LEN, named.len);
+    entry.u64(region::ADDRESS, registered.address);
+    entry.u64(region::LEN, registered.len);
     entry.u64(region::START, start);
     entry.u32(region::NUMBER, number.into());
     entry.0
@@ -140,12 +146,18 @@ pub(super) fn saved_atomics() -> Vec<u8> {
 /// Encodes `struct response_templates`: templates of a plain and an atomic acknowledgement to UDP port `port`, in which the
 /// program fills in the last bytes. Returns `None` if the path's addresses are of different families.
 pub(super) fn response_templates(config: &QueuePairConfig, port: u16) -> Option<Vec<u8>> {
-    // Bytes per template, then the offsets of the lengths, the ICRC states and the flag `BACK`, and the size of the struct.
-    const ROOM: usize = 96;
-    const LEN: usize = 2 * ROOM;
+    /// Size of a template, bytes.
+    const MAX_RESPONSE: usize = 96;
+    // Offsets in the struct after the two templates, and its size.
+    const LEN: usize = 2 * MAX_RESPONSE;
     const ICRC: usize = LEN + 8;
     const BACK: usize = ICRC + 8;
     const SIZE: usize = 256;
+    /// Bytes that the program fills in before the ICRC: the PSN and the AETH, and of an atomic one also the result.
+    const ACK_TAIL: usize = 4 + AETH_LEN;
+    const ATOMIC_ACK_TAIL: usize = ACK_TAIL + ATOMIC_ACK_LEN;
+    /// Distance from the UDP destination port to the end of the UDP header, bytes.
+    const PORT_TO_PAYLOAD: usize = 6;
     let mut entry = Layout::of(SIZE);
     if config.transport == Transport::Uc {
         return Some(entry.0);
@@ -157,36 +169,39 @@ pub(super) fn response_templates(config: &QueuePairConfig, port: u16) -> Option<
         syndrome: Syndrome::ACK,
         msn: 0,
     };
-    let mut plain = [0; ROOM];
+    let mut plain = [0; MAX_RESPONSE];
     let plain_len = writer.acknowledge(&mut plain, zero, aeth).ok()?;
-    let mut atomic = [0; ROOM];
+    let mut atomic = [0; MAX_RESPONSE];
     let atomic_len = writer.atomic_ack(&mut atomic, zero, 0, 0).ok()?;
-    for (kind, (frame, len, after)) in [(plain, plain_len, 8), (atomic, atomic_len, 16)]
-        .iter()
-        .enumerate()
-    {
-        entry.put(kind * ROOM, frame);
+    let templates = [
+        (plain, plain_len, ACK_TAIL),
+        (atomic, atomic_len, ATOMIC_ACK_TAIL),
+    ];
+    for (index, (frame, len, tail)) in templates.iter().enumerate() {
+        entry.put(index * MAX_RESPONSE, frame);
         // The ICRC covers RoCEv2's own port, so the port is set after the checksum, as if a socket sent the response.
-        entry.put(kind * ROOM + config.path.headers_len() - 6, &port.to_be_bytes());
-        entry.u32(LEN + 4 * kind, *len as u32);
-        entry.u32(ICRC + 4 * kind, crc_before(&frame[..*len], *after)?);
+        let port_at = config.path.headers_len() - PORT_TO_PAYLOAD;
+        entry.put(index * MAX_RESPONSE + port_at, &port.to_be_bytes());
+        entry.u32(LEN + 4 * index, *len as u32);
+        entry.u32(ICRC + 4 * index, crc_before(&frame[..*len], *tail)?);
     }
     Some(entry.0)
 }
 
-/// Returns the CRC state of a frame before the last `after` bytes that the ICRC covers, computed backwards from the final ICRC.
+/// Returns the CRC state of a frame before the last `tail_len` bytes that the ICRC covers, computed backwards from the final ICRC.
 /// `None` if the frame is too short.
-fn crc_before(frame: &[u8], after: usize) -> Option<u32> {
+fn crc_before(frame: &[u8], tail_len: usize) -> Option<u32> {
     // CRC-32 of IEEE 802.3, reflected.
     const POLYNOMIAL: u32 = 0xedb8_8320;
     let (covered, icrc) = frame.split_last_chunk::<ICRC_LEN>()?;
-    let (_, tail) = covered.split_at_checked(covered.len().checked_sub(after)?)?;
+    let (_, tail) = covered.split_at_checked(covered.len().checked_sub(tail_len)?)?;
     Some(tail.iter().rev().fold(!u32::from_le_bytes(*icrc), |crc, byte| {
-        let before = (0..8).fold(crc, |crc, _| match crc >> 31 {
+        // One step back per bit: the bit that was shifted out tells whether the polynomial was added.
+        let register = (0..8).fold(crc, |crc, _| match crc >> 31 {
             1 => (crc ^ POLYNOMIAL) << 1 | 1,
             _ => crc << 1,
         });
-        before ^ u32::from(*byte)
+        register ^ u32::from(*byte)
     }))
 }
 
@@ -247,9 +262,9 @@ impl Counted {
             rest @ ..,
         ] = words;
         let [
-            n0,
-            n1,
-            n2,
+            sequence_error_naks,
+            receiver_not_ready_naks,
+            other_naks,
             skipped,
             out_of_order,
             out_of_order_by,
@@ -258,7 +273,7 @@ impl Counted {
             passed,
             rest @ ..,
         ] = rest;
-        let (refused, dropped) = rest.split_at(8);
+        let (refused, dropped) = rest.split_at(REFUSAL_COUNTERS);
         let mut stats = Stats {
             packets: *packets,
             executed: *executed,
@@ -269,7 +284,7 @@ impl Counted {
             completions: *completions,
             acks: *acks,
             atomic_acks: *atomic_acks,
-            naks: [*n0, *n1, *n2],
+            naks: [*sequence_error_naks, *receiver_not_ready_naks, *other_naks],
             skipped: *skipped,
             out_of_order: *out_of_order,
             out_of_order_by: *out_of_order_by,
@@ -282,7 +297,7 @@ impl Counted {
         for (reason, count) in REASONS.iter().zip(dropped) {
             stats.dropped[*reason as usize] = *count;
         }
-        let [contended, too_long] = *dropped.last_chunk().unwrap_or(&[0; 2]);
+        let [contended, too_long] = *dropped.last_chunk().unwrap_or(&[0; KERNEL_REASONS]);
         Self {
             stats,
             contended,

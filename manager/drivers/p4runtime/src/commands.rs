@@ -11,7 +11,7 @@ use manager::device::Rules;
 use crate::entry::{Bytes, Content, Entry, Field, Key};
 use crate::map::Map;
 use crate::message::{MatchType, P4Action, P4Info, P4MatchField, P4Table, Preamble};
-use crate::program::{Form, LocalSettings, Program, Row};
+use crate::program::{Form, LocalSettings, Program, Template};
 use crate::translate::Entries;
 
 /// Renders the commands after which a switch has exactly these rules in the tables of the map.
@@ -24,8 +24,8 @@ pub fn commands(map: &Map, info: &P4Info, local: &LocalSettings, rules: &Rules) 
     let mut out = String::new();
     let mut seen = BTreeSet::new();
     // Reverse order of the kinds, so that entries that insert INT are removed before those that remove it.
-    for row in program.rows.iter().rev() {
-        if let Some(line) = emptied(row, info)
+    for template in program.templates.iter().rev() {
+        if let Some(line) = emptied(template, info)
             && !seen.contains(&line)
         {
             out.push_str(&line);
@@ -43,9 +43,9 @@ pub fn commands(map: &Map, info: &P4Info, local: &LocalSettings, rules: &Rules) 
     Ok(out)
 }
 
-/// Returns the command that clears the table of a row, or `None` for clone sessions and groups.
-fn emptied(row: &Row, info: &P4Info) -> Option<String> {
-    let Form::Table { table, default, .. } = &row.form else {
+/// Returns the command that clears the table of a template, or `None` for clone sessions and groups.
+fn emptied(template: &Template, info: &P4Info) -> Option<String> {
+    let Form::Table { table, default, .. } = &template.form else {
         return None;
     };
     let name = &preamble(info.tables.iter().map(|table| &table.preamble), *table)?.name;

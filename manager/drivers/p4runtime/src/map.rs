@@ -1,7 +1,9 @@
 //! Pipeline maps: data that defines how the manager's rules become table entries of one P4 program.
 //!
-//! A map is a TOML file. For each kind of rule, it lists the entries (rows) that represent the rule: table, match fields,
-//! action and parameters; or a clone session. Values are numbers, or names of [`Variable`]s that the rule or the device gives.
+//! A map is a TOML file. For each [kind of rule](RuleKind), it lists templates of the entries that represent a rule: table,
+//! match fields, action and parameters; or of a clone session or a multicast group. Values in a template are numbers, or names
+//! of [`Variable`]s that the rule or the device gives; with them, a template becomes an `Entry` of the device. Users call a
+//! template an entry of the map.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -20,8 +22,8 @@ use crate::roles::RoleKind;
 use crate::variable::Scope;
 pub use crate::variable::{Value, Variable};
 
-/// Maximum number of entries for one rule.
-pub const MAX_ROWS: usize = 512;
+/// Maximum number of templates of one kind of rule.
+pub const MAX_TEMPLATES: usize = 512;
 /// Maximum number of tables for the comparisons of filter rules.
 const MAX_TERMS: u8 = 128;
 /// Maximum number of fields of a key, and of parameters of an action.
@@ -57,27 +59,27 @@ section! {
         /// Profile with which a collector in the manager's process reads the reports: `dialect`, `timestamp_unit`, `latency_unit`, `queue_unit`; those that differ.
         pub(crate) profile: BTreeMap<String, String> = BTreeMap::new(),
         /// Reports go to a collector.
-        pub(crate) session: Vec<RowSettings> = Vec::new(),
+        pub(crate) session: Vec<TemplateSettings> = Vec::new(),
         /// A port removes INT.
-        pub(crate) sink: Vec<RowSettings> = Vec::new(),
+        pub(crate) sink: Vec<TemplateSettings> = Vec::new(),
         /// The node executes instructions.
-        pub(crate) transit: Vec<RowSettings> = Vec::new(),
+        pub(crate) transit: Vec<TemplateSettings> = Vec::new(),
         /// Numbers of the filters by rule: the first and the last one.
         pub(crate) rule_filters: Vec<u8> = Vec::new(),
         /// Metrics that rules of filters may compare; `"flow_path"` for the number of hops and loops.
         pub(crate) rule_metrics: Vec<String> = Vec::new(),
         /// A comparison of a filter's rule.
-        pub(crate) term: Vec<RowSettings> = Vec::new(),
+        pub(crate) term: Vec<TemplateSettings> = Vec::new(),
         /// A filter's rule: the clauses that must all hold.
-        pub(crate) clauses: Vec<RowSettings> = Vec::new(),
+        pub(crate) clauses: Vec<TemplateSettings> = Vec::new(),
         /// A filter at a sink.
-        pub(crate) filter: Vec<RowSettings> = Vec::new(),
+        pub(crate) filter: Vec<TemplateSettings> = Vec::new(),
         /// The device forwards; only of programs that forward nothing without these entries.
-        pub(crate) forwarding: Vec<RowSettings> = Vec::new(),
+        pub(crate) forwarding: Vec<TemplateSettings> = Vec::new(),
         /// Packets that enter by a port are compared with the watchlist.
-        pub(crate) source: Vec<RowSettings> = Vec::new(),
+        pub(crate) source: Vec<TemplateSettings> = Vec::new(),
         /// An entry of the watchlist.
-        pub(crate) watch: Vec<RowSettings> = Vec::new(),
+        pub(crate) watch: Vec<TemplateSettings> = Vec::new(),
         /// Counters of the program that are shown.
         pub(crate) counters: Vec<CounterSettings> = Vec::new(),
         /// Bounds of the entries above.
@@ -98,8 +100,8 @@ section! {
 }
 
 section! {
-    /// An entry: of a table, or a clone session.
-    pub struct RowSettings("an entry of the map") {
+    /// A template of an entry of a table, of a clone session, or of a multicast group.
+    pub struct TemplateSettings("an entry of the map") {
         /// The table. Not set: the entry is a clone session.
         pub(crate) table: Option<String> = None,
         /// The fields of the key. A field that the rule leaves open is left out of the entry.
@@ -170,9 +172,9 @@ choice! {
 }
 
 wire::named! {
-    /// The kind of rule that a row belongs to. Entries are added in this order and removed in reverse order.
+    /// Kinds of the manager's rules. Entries are added in this order and removed in reverse order.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Kind, name {
+    pub enum RuleKind, name {
         /// Reports go to a collector.
         Session => "session",
         /// A port removes INT.
@@ -194,7 +196,7 @@ wire::named! {
     }
 }
 
-impl Kind {
+impl RuleKind {
     /// Returns whether rules of this kind have the variables of `scope`.
     fn has(self, scope: Scope) -> bool {
         match scope {
@@ -221,14 +223,14 @@ pub struct Map {
 }
 
 impl Map {
-    /// Returns the rows of a kind of rule.
-    pub(crate) fn rows(&self, kind: Kind) -> &[RowSettings] {
-        self.settings.rows(kind)
+    /// Returns the templates of a kind of rule.
+    pub(crate) fn templates(&self, kind: RuleKind) -> &[TemplateSettings] {
+        self.settings.templates(kind)
     }
 
-    /// Returns whether the map has rows for a kind of rule.
-    pub(crate) fn has(&self, kind: Kind) -> bool {
-        !self.rows(kind).is_empty()
+    /// Returns whether the map has templates for a kind of rule.
+    pub(crate) fn has(&self, kind: RuleKind) -> bool {
+        !self.templates(kind).is_empty()
     }
 
     /// Returns the settings for a collector's `[profiles]` to decode the reports: dialect, and the units that differ.
@@ -247,14 +249,14 @@ impl Map {
         self.settings.dscp.map(|dscp| Encoding { dscp, l4_checksum })
     }
 
-    /// Returns whether the program can sample: every watchlist row has the sampling parameter.
+    /// Returns whether the program can sample: every watchlist template has the sampling parameter.
     pub(crate) fn samples(&self) -> bool {
-        let rows = self.rows(Kind::Watch);
+        let templates = self.templates(RuleKind::Watch);
         let sample = Value::Variable(Variable::Sample);
-        !rows.is_empty()
-            && rows
+        !templates.is_empty()
+            && templates
                 .iter()
-                .all(|row| row.params.values().any(|value| *value == sample))
+                .all(|template| template.params.values().any(|value| *value == sample))
     }
 
     /// Returns how the program treats the L4 checksum.
@@ -271,17 +273,17 @@ impl Map {
 }
 
 impl MapSettings {
-    fn rows(&self, kind: Kind) -> &[RowSettings] {
+    fn templates(&self, kind: RuleKind) -> &[TemplateSettings] {
         match kind {
-            Kind::Session => &self.session,
-            Kind::Sink => &self.sink,
-            Kind::Transit => &self.transit,
-            Kind::Term => &self.term,
-            Kind::Clauses => &self.clauses,
-            Kind::Filter => &self.filter,
-            Kind::Forwarding => &self.forwarding,
-            Kind::Source => &self.source,
-            Kind::Watch => &self.watch,
+            RuleKind::Session => &self.session,
+            RuleKind::Sink => &self.sink,
+            RuleKind::Transit => &self.transit,
+            RuleKind::Term => &self.term,
+            RuleKind::Clauses => &self.clauses,
+            RuleKind::Filter => &self.filter,
+            RuleKind::Forwarding => &self.forwarding,
+            RuleKind::Source => &self.source,
+            RuleKind::Watch => &self.watch,
         }
     }
 }
@@ -363,26 +365,8 @@ pub fn read(text: &str, file: &str) -> Result<Map, ConfigError> {
 
 /// Checks the settings as far as possible without a program, and reports problems to `reader`.
 fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> Map {
-    let mut modes = BTreeSet::new();
-    for (index, word) in settings.modes.iter().enumerate() {
-        match Mode::from_name(word) {
-            Some(mode) => drop(modes.insert(mode)),
-            None => reader.refuse(
-                span_of(root, &["modes", &index.to_string()]),
-                format!("there is no mode `{word}`; write \"md\", \"mx\", \"postcard\" or \"sf\""),
-            ),
-        }
-    }
-    let mut bits = 0;
-    for (index, number) in settings.bits.iter().enumerate() {
-        match number {
-            0..=15 => bits |= manager::instruction::bit(*number),
-            _ => {
-                let span = span_of(root, &["bits", &index.to_string()]);
-                reader.refuse(span, "an instruction bit has a number from 0 to 15");
-            }
-        }
-    }
+    let modes = check_modes(&settings, root, reader);
+    let bits = check_bits(&settings, root, reader);
     if settings.dscp.is_some_and(|dscp| !(1..=63).contains(&dscp)) {
         reader.refuse(span_of(root, &["dscp"]), "write a number from 1 to 63");
     }
@@ -398,29 +382,16 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
             "write a number from 262144 to 2147483647: each key needs a priority of its own",
         );
     }
-    if settings.role.is_some() {
-        let other = Kind::ALL
-            .into_iter()
-            .find(|kind| *kind != Kind::Forwarding && !settings.rows(*kind).is_empty());
-        if let Some(kind) = other {
+    check_role(&settings, root, reader);
+    for kind in RuleKind::ALL {
+        let templates = settings.templates(kind);
+        for (index, template) in templates.iter().enumerate() {
+            check_template(kind, template, &[kind.name(), &index.to_string()], root, reader);
+        }
+        if templates.len() > MAX_TEMPLATES {
             reader.refuse(
                 span_of(root, &[kind.name()]),
-                "no intent concerns a device with a role: its map has `forwarding` and `counters`",
-            );
-        }
-    } else if (settings.restart == Restart::Waits) == settings.forwarding.is_empty() {
-        let message = "a program that waits has entries that let it forward, and only such a program: add both \
-                       `restart = \"waits\"` and [[forwarding]], or neither";
-        reader.refuse(span_of(root, &["restart"]), message);
-    }
-    for kind in Kind::ALL {
-        for (index, row) in settings.rows(kind).iter().enumerate() {
-            check_row(kind, row, &[kind.name(), &index.to_string()], root, reader);
-        }
-        if settings.rows(kind).len() > MAX_ROWS {
-            reader.refuse(
-                span_of(root, &[kind.name()]),
-                format!("one rule is at most {MAX_ROWS} entries"),
+                format!("one rule is at most {MAX_TEMPLATES} entries"),
             );
         }
     }
@@ -434,12 +405,61 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
     }
 }
 
+/// Checks the names of modes, and returns the modes.
+fn check_modes(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> BTreeSet<Mode> {
+    let mut modes = BTreeSet::new();
+    for (index, name) in settings.modes.iter().enumerate() {
+        match Mode::from_name(name) {
+            Some(mode) => drop(modes.insert(mode)),
+            None => reader.refuse(
+                span_of(root, &["modes", &index.to_string()]),
+                format!("there is no mode `{name}`; write \"md\", \"mx\", \"postcard\" or \"sf\""),
+            ),
+        }
+    }
+    modes
+}
+
+/// Checks the numbers of instruction bits, and returns the set of bits.
+fn check_bits(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> Bits {
+    let mut bits = 0;
+    for (index, number) in settings.bits.iter().enumerate() {
+        match number {
+            0..=15 => bits |= manager::instruction::bit(*number),
+            _ => {
+                let span = span_of(root, &["bits", &index.to_string()]);
+                reader.refuse(span, "an instruction bit has a number from 0 to 15");
+            }
+        }
+    }
+    bits
+}
+
+/// Checks that a map with a role has only what a role permits, and that `restart` agrees with `forwarding`.
+fn check_role(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
+    if settings.role.is_some() {
+        let kind_of_intents = RuleKind::ALL
+            .into_iter()
+            .find(|kind| *kind != RuleKind::Forwarding && !settings.templates(*kind).is_empty());
+        if let Some(kind) = kind_of_intents {
+            reader.refuse(
+                span_of(root, &[kind.name()]),
+                "no intent concerns a device with a role: its map has `forwarding` and `counters`",
+            );
+        }
+    } else if (settings.restart == Restart::Waits) == settings.forwarding.is_empty() {
+        let message = "a program that waits has entries that let it forward, and only such a program: add both \
+                       `restart = \"waits\"` and [[forwarding]], or neither";
+        reader.refuse(span_of(root, &["restart"]), message);
+    }
+}
+
 /// Checks the settings of filters by rule.
 fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let by_rule = settings
         .filter
         .iter()
-        .any(|row| row.algorithm.as_deref() == Some(FilterAlgorithm::Rule.name()));
+        .any(|template| template.algorithm.as_deref() == Some(FilterAlgorithm::Rule.name()));
     let numbers = span_of(root, &["rule_filters"]);
     match settings.rule_filters.as_slice() {
         [] if by_rule => {
@@ -469,19 +489,19 @@ fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>)
 
 /// Checks that the entries respect the map's bounds, such as the maximum position in a mapping.
 fn check_bounds(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
-    for kind in Kind::ALL {
-        for (index, row) in settings.rows(kind).iter().enumerate() {
+    for kind in RuleKind::ALL {
+        for (index, template) in settings.templates(kind).iter().enumerate() {
             let bounds = settings
                 .bounds
                 .iter()
-                .filter(|bound| row.table.as_ref() == Some(&bound.table));
+                .filter(|bound| template.table.as_ref() == Some(&bound.table));
             for BoundSettings { field, parameter, .. } in bounds {
-                let last = match row.r#match.get(field) {
+                let last = match template.r#match.get(field) {
                     Some(Value::Number(number)) => Some(*number),
                     Some(Value::Range(_, last)) => Some((*last).into()),
                     Some(Value::Variable(_)) | None => None,
                 };
-                let most = match row.params.get(parameter) {
+                let most = match template.params.get(parameter) {
                     Some(Value::Number(number)) => *number,
                     _ => 0,
                 };
@@ -497,133 +517,149 @@ fn check_bounds(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>
     }
 }
 
-/// Checks one row at `path`. `root` is the whole file, where `reader` locates problems.
-fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, reader: &mut Reader<'_>) {
-    let form_problem = match (&row.table, row.clone_session) {
-        _ if row.multicast_group.is_some() || !row.replicas.is_empty() => group_problem(kind, row),
-        (Some(_), None) if row.action.is_empty() => Some("an entry has an action; add `action`"),
-        (Some(_), None) if row.port.is_some() || row.truncate > 0 => {
-            Some("`port` and `truncate` belong to a clone session; remove them")
-        }
-        (Some(_), None) if row.default && !row.r#match.is_empty() => {
-            Some("the default entry has no key; remove `match`")
-        }
-        (None, Some(_)) if row.port.is_none() => Some("the port is missing; add `port`"),
-        (None, Some(_)) if !row.r#match.is_empty() || !row.action.is_empty() || !row.params.is_empty() => {
-            Some("a clone session has neither key nor action; remove them")
-        }
-        (Some(_), None) => None,
-        (None, Some(0)) => Some("clone sessions have numbers from 1"),
-        (None, Some(_)) => None,
-        _ => Some("an entry has either `table` or `clone_session`"),
-    };
-    let has_mode = row
+/// Checks one template at `path`. `root` is the whole file, where `reader` locates problems.
+fn check_template(
+    kind: RuleKind,
+    template: &TemplateSettings,
+    path: &[&str],
+    root: &Node<'_>,
+    reader: &mut Reader<'_>,
+) {
+    let is_mode = template
         .mode
         .as_deref()
         .is_none_or(|mode| Mode::from_name(mode).is_some());
-    let mode_problem = (!has_mode).then_some("`mode` is \"md\", \"mx\", \"postcard\" or \"sf\"");
     let problems = [
-        form_problem,
-        kind_problem(kind, row).or_else(|| filter_problem(kind, row)),
-        mode_problem,
+        object_problem(kind, template),
+        kind_problem(kind, template).or_else(|| filter_problem(kind, template)),
+        (!is_mode).then_some("`mode` is \"md\", \"mx\", \"postcard\" or \"sf\""),
     ];
     for problem in problems.into_iter().flatten() {
         reader.refuse(span_of(root, path), problem);
     }
-    if row.r#match.len().max(row.params.len()) > MAX_VALUES {
+    if template.r#match.len().max(template.params.len()) > MAX_VALUES {
         reader.refuse(
             span_of(root, path),
             format!("an entry has at most {MAX_VALUES} fields and {MAX_VALUES} parameters"),
         );
     }
-    let keys = row.r#match.iter().map(|(name, value)| ("match", name, value));
-    let params = row.params.iter().map(|(name, value)| ("params", name, value));
-    let values: Vec<_> = keys.chain(params).collect();
-    for (section, name, value) in values {
-        if matches!(value, Value::Range(..)) && section == "params" {
-            let path: Vec<&str> = path.iter().copied().chain([section, name.as_str()]).collect();
-            reader.refuse(span_of(root, &path), "a parameter is one number");
+    for (section, values) in [("match", &template.r#match), ("params", &template.params)] {
+        for (name, value) in values {
+            if let Some(problem) = value_problem(kind, value, section == "params") {
+                reader.refuse(span_of(root, &[path, &[section, name]].concat()), problem);
+            }
         }
-        let Value::Variable(variable) = value else {
-            continue;
-        };
-        let problem = if !kind.has(variable.scope()) {
-            format!("a rule of `{}` has no value `{variable}`", kind.name())
-        } else if variable.is_key() && section == "params" {
-            format!("`{variable}` describes packets; it can stand in `match` only")
-        } else {
-            continue;
-        };
-        let path: Vec<&str> = path.iter().copied().chain([section, name.as_str()]).collect();
-        reader.refuse(span_of(root, &path), problem);
     }
-    if let Some(Value::Variable(variable)) = row.port
+    if let Some(Value::Variable(variable)) = template.port
         && variable != Variable::ReportPort
     {
-        let path: Vec<&str> = path.iter().copied().chain(["port"]).collect();
         reader.refuse(
-            span_of(root, &path),
+            span_of(root, &[path, &["port"]].concat()),
             "a clone session sends to \"report_port\" or to a number",
         );
     }
 }
 
-/// Returns the problem of a row with settings of a multicast group, if any.
-fn group_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
-    let has_more =
-        row.table.is_some() || row.clone_session.is_some() || row.port.is_some() || !row.params.is_empty();
-    match row.multicast_group {
+/// Returns the problem of a value that a rule of this kind cannot give to a field or, if `is_param`, to a parameter.
+fn value_problem(kind: RuleKind, value: &Value, is_param: bool) -> Option<String> {
+    match value {
+        Value::Range(..) if is_param => Some("a parameter is one number".to_owned()),
+        Value::Variable(variable) if !kind.has(variable.scope()) => {
+            Some(format!("a rule of `{}` has no value `{variable}`", kind.name()))
+        }
+        Value::Variable(variable) if variable.is_key() && is_param => Some(format!(
+            "`{variable}` describes packets; it can stand in `match` only"
+        )),
+        _ => None,
+    }
+}
+
+/// Returns the problem of a template that is not exactly one of an entry, a clone session and a multicast group.
+fn object_problem(kind: RuleKind, template: &TemplateSettings) -> Option<&'static str> {
+    if template.multicast_group.is_some() || !template.replicas.is_empty() {
+        return group_problem(kind, template);
+    }
+    let has_key = !template.r#match.is_empty();
+    let has_action = !template.action.is_empty() || !template.params.is_empty();
+    match (&template.table, template.clone_session) {
+        (Some(_), None) if template.action.is_empty() => Some("an entry has an action; add `action`"),
+        (Some(_), None) if template.port.is_some() || template.truncate > 0 => {
+            Some("`port` and `truncate` belong to a clone session; remove them")
+        }
+        (Some(_), None) if template.default && has_key => {
+            Some("the default entry has no key; remove `match`")
+        }
+        (None, Some(_)) if template.port.is_none() => Some("the port is missing; add `port`"),
+        (None, Some(_)) if has_key || has_action => {
+            Some("a clone session has neither key nor action; remove them")
+        }
+        (None, Some(0)) => Some("clone sessions have numbers from 1"),
+        (Some(_), None) | (None, Some(_)) => None,
+        (None, None) | (Some(_), Some(_)) => Some("an entry has either `table` or `clone_session`"),
+    }
+}
+
+/// Returns the problem of a template with settings of a multicast group, if any.
+fn group_problem(kind: RuleKind, template: &TemplateSettings) -> Option<&'static str> {
+    let has_more = template.table.is_some()
+        || template.clone_session.is_some()
+        || template.port.is_some()
+        || !template.params.is_empty();
+    match template.multicast_group {
         None => Some("`replicas` are the copies of a multicast group; add `multicast_group`"),
-        Some(_) if kind != Kind::Forwarding => {
+        Some(_) if kind != RuleKind::Forwarding => {
             Some("multicast groups are entries of `forwarding`; move it there")
         }
-        Some(_) if has_more || !row.r#match.is_empty() || !row.action.is_empty() => {
+        Some(_) if has_more || !template.r#match.is_empty() || !template.action.is_empty() => {
             Some("a multicast group has `replicas` and nothing else; remove the rest")
         }
         Some(0) => Some("multicast groups have numbers from 1"),
-        Some(_) if row.replicas.is_empty() => {
+        Some(_) if template.replicas.is_empty() => {
             Some("the copies are missing; add replicas = [{ port = 1, instance = 1 }]")
         }
         Some(_) => None,
     }
 }
 
-/// Returns the problem of a row that has settings of another kind of rule, if any.
-fn kind_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
-    if row.mode.is_some() && kind != Kind::Watch {
+/// Returns the problem of a template that has settings of another kind of rule, if any.
+fn kind_problem(kind: RuleKind, template: &TemplateSettings) -> Option<&'static str> {
+    if template.mode.is_some() && kind != RuleKind::Watch {
         return Some("only entries of the watchlist have a `mode`; remove it");
     }
-    if row.family.is_some() && !matches!(kind, Kind::Watch | Kind::Filter | Kind::Forwarding) {
+    if template.family.is_some() && !matches!(kind, RuleKind::Watch | RuleKind::Filter | RuleKind::Forwarding)
+    {
         return Some("only entries of the watchlist, of filters and of routes have a `family`; remove it");
     }
-    if row.tables.is_some() != (kind == Kind::Term) || row.tables.is_some_and(|tables| tables > MAX_TERMS) {
+    if template.tables.is_some() != (kind == RuleKind::Term)
+        || template.tables.is_some_and(|tables| tables > MAX_TERMS)
+    {
         return Some("comparisons of rules, and only they, have `tables`: 1 to 128");
     }
-    if row.counts_matches && (kind != Kind::Watch || row.table.is_none()) {
+    if template.counts_matches && (kind != RuleKind::Watch || template.table.is_none()) {
         return Some("only entries of the watchlist count what matches them; remove `counts_matches`");
     }
     None
 }
 
-/// Returns the problem of a row's filter algorithm and metric, if any.
-fn filter_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
-    let algorithm = row.algorithm.as_deref().map(FilterAlgorithm::from_name);
+/// Returns the problem of a template's filter algorithm and metric, if any.
+fn filter_problem(kind: RuleKind, template: &TemplateSettings) -> Option<&'static str> {
+    let algorithm = template.algorithm.as_deref().map(FilterAlgorithm::from_name);
     let compares = matches!(
         algorithm,
         Some(Some(FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow))
     );
     match algorithm {
-        _ if kind != Kind::Filter && (row.algorithm.is_some() || row.metric.is_some()) => {
+        _ if kind != RuleKind::Filter && (template.algorithm.is_some() || template.metric.is_some()) => {
             Some("only entries of filters have `algorithm` and `metric`; remove them")
         }
-        None if kind != Kind::Filter => None,
+        None if kind != RuleKind::Filter => None,
         None | Some(None) => Some(
             "an entry of a filter has an `algorithm`: \"noop\", \"per_hop\", \"per_flow\", \"change\" or \"rule\"",
         ),
-        _ if row.metric.is_some() != compares => {
+        _ if template.metric.is_some() != compares => {
             Some("\"per_hop\" and \"per_flow\" compare a `metric`, others none")
         }
-        _ if row
+        _ if template
             .metric
             .as_deref()
             .is_some_and(|name| Metric::from_name(name).is_none()) =>
@@ -643,10 +679,11 @@ mod tests {
         for (name, text) in SHIPPED {
             let map = read(text, name).unwrap_or_else(|error| panic!("{error}"));
             let measures = !map.modes.is_empty() && map.bits != 0;
-            let rows = !map.rows(Kind::Session).is_empty() && !map.rows(Kind::Watch).is_empty();
+            let has_templates =
+                !map.templates(RuleKind::Session).is_empty() && !map.templates(RuleKind::Watch).is_empty();
             let is_switch = map.role().is_none();
             assert_eq!(
-                (measures, rows, map.settings.program.is_empty()),
+                (measures, has_templates, map.settings.program.is_empty()),
                 (is_switch, is_switch, false),
                 "{name}"
             );
@@ -677,7 +714,7 @@ mod tests {
         let page = include_str!("../../../../docs/reference/pipeline-maps.md");
         let mut chapters = Vec::new();
         MapSettings::explain("", &mut chapters);
-        RowSettings::explain("", &mut chapters);
+        TemplateSettings::explain("", &mut chapters);
         CounterSettings::explain("", &mut chapters);
         let keys: BTreeSet<&str> = chapters
             .iter()

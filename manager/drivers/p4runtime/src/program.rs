@@ -11,7 +11,9 @@ use prost::Message;
 
 use crate::counters::Counters;
 use crate::entry::{Bytes, Field, PacketCopy};
-use crate::map::{FamilyWord, Kind, Map, PriorityWord, ReplicaSettings, RowSettings, Value, Variable};
+use crate::map::{
+    FamilyWord, Map, PriorityWord, ReplicaSettings, RuleKind, TemplateSettings, Value, Variable,
+};
 use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
 use crate::notation::Notation;
 use crate::roles::{self, Role, RoleKind};
@@ -71,7 +73,7 @@ pub struct Report {
 pub struct Program {
     pub(crate) map: Map,
     pub(crate) local: LocalSettings,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) templates: Vec<Template>,
     /// Tables that the map uses, by P4Runtime id.
     pub(crate) tables: BTreeMap<u32, TableFacts>,
     /// Names of all actions, by id.
@@ -94,15 +96,15 @@ pub(crate) struct TableFacts {
     pub(crate) size: Option<usize>,
 }
 
-/// A row of the map with the program's ids in place of names.
+/// A template of entries, of the map or of a role, with the program's ids in place of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) kind: Kind,
+pub(crate) struct Template {
+    pub(crate) kind: RuleKind,
     pub(crate) family: Option<FamilyWord>,
     pub(crate) mode: Option<Mode>,
-    /// For a filter row: the algorithm, and the metric if it compares one.
+    /// For a filter template: the algorithm, and the metric if it compares one.
     pub(crate) filter: Option<(FilterAlgorithm, Option<Metric>)>,
-    /// Priority of entries without flows. An earlier `forwarding` row wins over later ones.
+    /// Priority of entries without flows. An earlier `forwarding` template wins over later ones.
     pub(crate) order: u32,
     /// Position in the order of additions. Entries of one step of a role share it, so that they are written together.
     pub(crate) step: usize,
@@ -111,7 +113,7 @@ pub(crate) struct Row {
     pub(crate) form: Form,
 }
 
-/// The kind of object that a row describes.
+/// The kind of object that a template describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// An entry of a table.
@@ -156,19 +158,22 @@ impl Program {
             problems: Vec::new(),
             tables: BTreeMap::new(),
         };
-        let mut rows = Vec::new();
-        for kind in Kind::ALL {
-            let of_tables: Vec<RowSettings> = map.rows(kind).iter().flat_map(table_rows).collect();
+        let mut templates = Vec::new();
+        for kind in RuleKind::ALL {
+            let of_tables: Vec<TemplateSettings> =
+                map.templates(kind).iter().flat_map(templates_of_tables).collect();
             let bound = of_tables.iter().zip((1..=of_tables.len() as u32).rev());
-            rows.extend(bound.filter_map(|(row, order)| {
-                let order = if kind == Kind::Forwarding { order } else { 1 };
-                binding.row(kind, row).map(|row| Row { order, ..row })
+            templates.extend(bound.filter_map(|(template, order)| {
+                let order = if kind == RuleKind::Forwarding { order } else { 1 };
+                binding
+                    .template(kind, template)
+                    .map(|template| Template { order, ..template })
             }));
         }
-        for (index, row) in rows.iter_mut().enumerate() {
-            row.step = index;
+        for (index, template) in templates.iter_mut().enumerate() {
+            template.step = index;
         }
-        rows.extend(binding.role_rows(map));
+        templates.extend(binding.role_templates(map));
         let counters = binding.counters(map);
         if !binding.problems.is_empty() {
             let mut problems = binding.problems;
@@ -185,7 +190,7 @@ impl Program {
         Ok(Self {
             map: map.clone(),
             local: local.clone(),
-            rows,
+            templates,
             tables,
             actions,
             counters,
@@ -196,14 +201,14 @@ impl Program {
     pub fn capabilities(&self) -> Capabilities {
         let can = capabilities(&self.map, &self.local);
         let clauses = self
-            .rows(Kind::Clauses)
-            .map(|(_, row)| self.width(row, Variable::Clauses))
+            .templates(RuleKind::Clauses)
+            .map(|template| self.width(template, Variable::Clauses))
             .min()
             .unwrap_or(0) as usize;
         Capabilities {
             matches: self.matches(),
-            watch_entries: self.room(Kind::Watch),
-            filter_entries: self.room(Kind::Filter),
+            watch_entries: self.room(RuleKind::Watch),
+            filter_entries: self.room(RuleKind::Filter),
             rules: RuleLimits { clauses, ..can.rules },
             ..can
         }
@@ -224,17 +229,16 @@ impl Program {
         self.map.encoding()
     }
 
-    /// Returns the rows of a kind, each with its index.
-    pub(crate) fn rows(&self, kind: Kind) -> impl Iterator<Item = (usize, &Row)> {
-        self.rows
+    /// Returns the templates of a kind.
+    pub(crate) fn templates(&self, kind: RuleKind) -> impl Iterator<Item = &Template> {
+        self.templates
             .iter()
-            .enumerate()
-            .filter(move |(_, row)| row.kind == kind)
+            .filter(move |template| template.kind == kind)
     }
 
     /// Returns the numbers of the map's clone sessions.
     pub(crate) fn sessions(&self) -> BTreeSet<u32> {
-        let sessions = self.rows.iter().filter_map(|row| match row.form {
+        let sessions = self.templates.iter().filter_map(|template| match template.form {
             Form::Clone { session, .. } => Some(session),
             Form::Table { .. } | Form::Group { .. } => None,
         });
@@ -243,7 +247,9 @@ impl Program {
 
     /// Returns whether the map has multicast groups.
     pub(crate) fn has_groups(&self) -> bool {
-        self.rows.iter().any(|row| matches!(row.form, Form::Group { .. }))
+        self.templates
+            .iter()
+            .any(|template| matches!(template.form, Form::Group { .. }))
     }
 
     /// Returns the device's role outside the INT domain, if it has one.
@@ -255,14 +261,14 @@ impl Program {
     pub(crate) fn counting_tables(&self) -> (BTreeSet<u32>, BTreeSet<u32>) {
         let mut reporting = BTreeSet::new();
         let mut watching = BTreeSet::new();
-        for row in &self.rows {
-            let Form::Table { table, .. } = row.form else {
+        for template in &self.templates {
+            let Form::Table { table, .. } = template.form else {
                 continue;
             };
-            if row.counts_reports {
+            if template.counts_reports {
                 reporting.insert(table);
             }
-            if row.counts_matches {
+            if template.counts_matches {
                 watching.insert(table);
             }
         }
@@ -294,8 +300,8 @@ impl Program {
 
     /// Returns the watchlist's match fields whose values are any of these variables.
     fn watch_fields(&self, variables: &[Variable]) -> Vec<&BoundValue> {
-        self.rows(Kind::Watch)
-            .filter_map(|(_, row)| match &row.form {
+        self.templates(RuleKind::Watch)
+            .filter_map(|template| match &template.form {
                 Form::Table { fields, .. } => Some(fields.iter()),
                 Form::Clone { .. } | Form::Group { .. } => None,
             })
@@ -333,11 +339,11 @@ impl Program {
     }
 
     /// Returns the capacity of the smallest table for this kind, minus the entries that sessions need there.
-    fn room(&self, kind: Kind) -> usize {
+    fn room(&self, kind: RuleKind) -> usize {
         let rooms = self.tables_of(kind).into_iter().map(|id| {
             let used = self
-                .rows(Kind::Session)
-                .filter(|(_, row)| matches!(row.form, Form::Table { table, .. } if table == id))
+                .templates(RuleKind::Session)
+                .filter(|template| matches!(template.form, Form::Table { table, .. } if table == id))
                 .count();
             let size = self
                 .tables
@@ -349,8 +355,8 @@ impl Program {
     }
 
     /// Returns the tables that entries of this kind use.
-    pub(crate) fn tables_of(&self, kind: Kind) -> BTreeSet<u32> {
-        let tables = self.rows(kind).filter_map(|(_, row)| match row.form {
+    pub(crate) fn tables_of(&self, kind: RuleKind) -> BTreeSet<u32> {
+        let tables = self.templates(kind).filter_map(|template| match template.form {
             Form::Table { table, .. } => Some(table),
             Form::Clone { .. } | Form::Group { .. } => None,
         });
@@ -377,15 +383,19 @@ pub fn capabilities(map: &Map, local: &LocalSettings) -> Capabilities {
             ranges: false,
             dscp: false,
             protocol: map
-                .rows(Kind::Watch)
+                .templates(RuleKind::Watch)
                 .iter()
-                .any(|row| row.r#match.values().any(|value| *value == proto)),
+                .any(|template| template.r#match.values().any(|value| *value == proto)),
             needs_port: map.settings.needs_port,
         },
         watch_entries: UNKNOWN_SIZE,
-        filter_entries: if map.has(Kind::Filter) { UNKNOWN_SIZE } else { 0 },
+        filter_entries: if map.has(RuleKind::Filter) {
+            UNKNOWN_SIZE
+        } else {
+            0
+        },
         filters: map
-            .rows(Kind::Filter)
+            .templates(RuleKind::Filter)
             .iter()
             .filter_map(filter_of)
             .map(|(algorithm, _)| algorithm)
@@ -393,8 +403,8 @@ pub fn capabilities(map: &Map, local: &LocalSettings) -> Capabilities {
         rules: rules(map),
         sampling: map.samples(),
         dta: false,
-        sink: map.has(Kind::Sink),
-        joint_roles: !map.has(Kind::Source),
+        sink: map.has(RuleKind::Sink),
+        joint_roles: !map.has(RuleKind::Source),
         l4_checksum: [map.l4_checksum()].into(),
         restart,
     }
@@ -412,7 +422,7 @@ fn rules(map: &Map) -> RuleLimits {
         comparisons: settings
             .term
             .iter()
-            .map(|row| usize::from(row.tables.unwrap_or(1)))
+            .map(|template| usize::from(template.tables.unwrap_or(1)))
             .sum(),
         clauses: usize::from(u8::MAX),
         history: false,
@@ -424,29 +434,29 @@ fn rules(map: &Map) -> RuleLimits {
     }
 }
 
-/// Converts an entry of a role into a row of a map.
-fn role_settings(row: &roles::Row) -> RowSettings {
-    match &row.form {
+/// Converts an entry of a role into a template, as a map would have it.
+fn role_settings(entry: &roles::RoleEntry) -> TemplateSettings {
+    match &entry.form {
         roles::Form::Table {
             table,
             default,
             key,
             action,
             params,
-        } => RowSettings {
+        } => TemplateSettings {
             table: Some((*table).to_owned()),
             default: *default,
             r#match: values(key),
             action: (*action).to_owned(),
             params: values(params),
-            ..RowSettings::default()
+            ..TemplateSettings::default()
         },
-        roles::Form::Clone { session, port } => RowSettings {
+        roles::Form::Clone { session, port } => TemplateSettings {
             clone_session: Some(*session),
             port: Some(Value::Number((*port).into())),
-            ..RowSettings::default()
+            ..TemplateSettings::default()
         },
-        roles::Form::Group { group, replicas } => RowSettings {
+        roles::Form::Group { group, replicas } => TemplateSettings {
             multicast_group: Some(*group),
             replicas: replicas
                 .iter()
@@ -455,7 +465,7 @@ fn role_settings(row: &roles::Row) -> RowSettings {
                     instance: *instance,
                 })
                 .collect(),
-            ..RowSettings::default()
+            ..TemplateSettings::default()
         },
     }
 }
@@ -467,32 +477,32 @@ fn values(numbers: &roles::Numbers) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Expands a row into one row per table if it has `tables`.
-fn table_rows(row: &RowSettings) -> Vec<RowSettings> {
-    let Some(tables) = row.tables else {
-        return vec![row.clone()];
+/// Expands a template into one template per table if it has `tables`.
+fn templates_of_tables(template: &TemplateSettings) -> Vec<TemplateSettings> {
+    let Some(tables) = template.tables else {
+        return vec![template.clone()];
     };
-    let name = row.table.as_deref().unwrap_or_default();
+    let name = template.table.as_deref().unwrap_or_default();
     (0..tables)
-        .map(|number| RowSettings {
+        .map(|number| TemplateSettings {
             table: Some(format!("{name}{number}")),
-            ..row.clone()
+            ..template.clone()
         })
         .collect()
 }
 
-/// Returns the filter algorithm and the metric of a row, or `None` if it has none.
-fn filter_of(row: &RowSettings) -> Option<(FilterAlgorithm, Option<Metric>)> {
-    let algorithm = FilterAlgorithm::from_name(row.algorithm.as_deref()?)?;
-    Some((algorithm, row.metric.as_deref().and_then(Metric::from_name)))
+/// Returns the filter algorithm and the metric of a template, or `None` if it has none.
+fn filter_of(template: &TemplateSettings) -> Option<(FilterAlgorithm, Option<Metric>)> {
+    let algorithm = FilterAlgorithm::from_name(template.algorithm.as_deref()?)?;
+    Some((algorithm, template.metric.as_deref().and_then(Metric::from_name)))
 }
 
 /// Returns whether the program forwards by the routes in the device's settings.
 fn needs_routes(map: &Map) -> bool {
     let route = Value::Variable(Variable::Route);
-    map.rows(Kind::Forwarding)
+    map.templates(RuleKind::Forwarding)
         .iter()
-        .any(|row| row.r#match.values().any(|value| *value == route))
+        .any(|template| template.r#match.values().any(|value| *value == route))
 }
 
 /// Converts P4Info from text or binary format into the binary format.
@@ -522,7 +532,7 @@ pub fn check_info(bytes: &[u8]) -> Result<(), String> {
     })
 }
 
-/// Binds rows to a program, and collects the problems.
+/// Binds templates to a program, and collects the problems.
 struct Binding<'a> {
     info: &'a P4Info,
     local: &'a LocalSettings,
@@ -567,7 +577,7 @@ impl<'a> Binding<'a> {
     }
 
     /// Binds the entries of the device's role, and checks that they fit in the tables.
-    fn role_rows(&mut self, map: &Map) -> Vec<Row> {
+    fn role_templates(&mut self, map: &Map) -> Vec<Template> {
         let expected = map.role();
         let Some(role) = self.local.role.as_ref() else {
             return Vec::new();
@@ -579,10 +589,10 @@ impl<'a> Binding<'a> {
                 "the map is that of a {map_role}, and the device has the role `{word}`"
             ));
         }
-        let mut rows = Vec::new();
+        let mut templates = Vec::new();
         let mut used: BTreeMap<u32, usize> = BTreeMap::new();
-        for row in role.rows() {
-            let Some(bound) = self.row(Kind::Forwarding, &role_settings(row)) else {
+        for entry in role.entries() {
+            let Some(bound) = self.template(RuleKind::Forwarding, &role_settings(entry)) else {
                 continue;
             };
             if let Form::Table {
@@ -593,8 +603,8 @@ impl<'a> Binding<'a> {
             {
                 *used.entry(table).or_default() += 1;
             }
-            rows.push(Row {
-                step: ROLE_STEPS + usize::from(row.step),
+            templates.push(Template {
+                step: ROLE_STEPS + usize::from(entry.step),
                 ..bound
             });
         }
@@ -609,15 +619,15 @@ impl<'a> Binding<'a> {
                 self.problem::<()>(text);
             }
         }
-        rows
+        templates
     }
 
-    /// Binds one row. Returns `None` if it does not fit.
-    fn row(&mut self, kind: Kind, row: &RowSettings) -> Option<Row> {
-        let form = match (&row.table, row.clone_session) {
-            (Some(table), _) => self.table_row(table, row)?,
-            (None, None) if row.multicast_group.is_some() => {
-                let mut replicas: Vec<_> = row
+    /// Binds one template. Returns `None` if it does not fit.
+    fn template(&mut self, kind: RuleKind, template: &TemplateSettings) -> Option<Template> {
+        let form = match (&template.table, template.clone_session) {
+            (Some(table), _) => self.table_template(table, template)?,
+            (None, None) if template.multicast_group.is_some() => {
+                let mut replicas: Vec<_> = template
                     .replicas
                     .iter()
                     .map(|copy| PacketCopy {
@@ -627,36 +637,36 @@ impl<'a> Binding<'a> {
                     .collect();
                 replicas.sort_unstable();
                 Form::Group {
-                    group: row.multicast_group?,
+                    group: template.multicast_group?,
                     replicas,
                 }
             }
             (None, Some(session)) => {
-                let port = row.port?;
+                let port = template.port?;
                 self.check_local(port);
                 Form::Clone {
                     session,
                     port,
-                    truncate: row.truncate.into(),
+                    truncate: template.truncate.into(),
                 }
             }
             (None, None) => return None,
         };
-        Some(Row {
+        Some(Template {
             kind,
-            family: row.family,
-            mode: row.mode.as_deref().and_then(Mode::from_name),
-            filter: filter_of(row),
+            family: template.family,
+            mode: template.mode.as_deref().and_then(Mode::from_name),
+            filter: filter_of(template),
             order: 1,
             step: 0,
-            counts_reports: row.counts_reports,
-            counts_matches: row.counts_matches,
+            counts_reports: template.counts_reports,
+            counts_matches: template.counts_matches,
             form,
         })
     }
 
-    /// Binds a row of a table: its fields, action and parameters.
-    fn table_row(&mut self, name: &str, row: &RowSettings) -> Option<Form> {
+    /// Binds a template of a table: its fields, action and parameters.
+    fn table_template(&mut self, name: &str, template: &TemplateSettings) -> Option<Form> {
         let info = self.info;
         let found = info
             .tables
@@ -666,21 +676,21 @@ impl<'a> Binding<'a> {
             return self.problem(format!("the program has no table `{name}`"));
         };
         let id = table.preamble.as_ref()?.id;
-        let fields = self.fields(name, table, row);
-        let (action, params) = self.action(name, table, row)?;
-        let has_priority = !row.default
+        let fields = self.fields(name, table, template);
+        let (action, params) = self.action(name, table, template)?;
+        let has_priority = !template.default
             && table.match_fields.iter().any(|field| {
                 matches!(
                     field.match_type(),
                     MatchType::Ternary | MatchType::Range | MatchType::Optional
                 )
             });
-        let priority = has_priority.then_some(row.priority);
+        let priority = has_priority.then_some(template.priority);
         let counts = info
             .direct_counters
             .iter()
             .any(|counter| counter.direct_table_id == id);
-        if (row.counts_matches || row.counts_reports) && !counts {
+        if (template.counts_matches || template.counts_reports) && !counts {
             self.problem::<()>(format!("the entries of table `{name}` have no counters"));
         }
         let names = table.match_fields.iter().map(|field| {
@@ -694,11 +704,11 @@ impl<'a> Binding<'a> {
             entries: false,
             size: usize::try_from(table.size).ok().filter(|size| *size > 0),
         });
-        facts.default |= row.default;
-        facts.entries |= !row.default;
+        facts.default |= template.default;
+        facts.entries |= !template.default;
         Some(Form::Table {
             table: id,
-            default: row.default,
+            default: template.default,
             priority,
             fields,
             action,
@@ -706,10 +716,10 @@ impl<'a> Binding<'a> {
         })
     }
 
-    /// Binds the fields of a row's key, and checks that required fields have values.
-    fn fields(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Vec<BoundValue> {
+    /// Binds the fields of a template's key, and checks that required fields have values.
+    fn fields(&mut self, name: &str, table: &P4Table, template: &TemplateSettings) -> Vec<BoundValue> {
         let mut fields = Vec::new();
-        for (field, value) in &row.r#match {
+        for (field, value) in &template.r#match {
             let Some(match_field) = table.match_fields.iter().find(|known| known.name == *field) else {
                 let names: Vec<&str> = table
                     .match_fields
@@ -740,8 +750,8 @@ impl<'a> Binding<'a> {
         }
         for field in &table.match_fields {
             let needs_value =
-                !row.default && matches!(field.match_type(), MatchType::Exact | MatchType::Unspecified);
-            if !needs_value || row.r#match.contains_key(&field.name) {
+                !template.default && matches!(field.match_type(), MatchType::Exact | MatchType::Unspecified);
+            if !needs_value || template.r#match.contains_key(&field.name) {
                 continue;
             }
             self.problem::<()>(format!(
@@ -752,18 +762,23 @@ impl<'a> Binding<'a> {
         fields
     }
 
-    /// Binds a row's action. Returns its id and parameters, or `None` if the table does not permit it.
-    fn action(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Option<(u32, Vec<BoundValue>)> {
+    /// Binds a template's action. Returns its id and parameters, or `None` if the table does not permit it.
+    fn action(
+        &mut self,
+        name: &str,
+        table: &P4Table,
+        template: &TemplateSettings,
+    ) -> Option<(u32, Vec<BoundValue>)> {
         let info = self.info;
         let found = info
             .actions
             .iter()
-            .find(|action| is_named(action.preamble.as_ref(), &row.action));
+            .find(|action| is_named(action.preamble.as_ref(), &template.action));
         let Some(action) = found else {
-            return self.problem(format!("the program has no action `{}`", row.action));
+            return self.problem(format!("the program has no action `{}`", template.action));
         };
         let id = action.preamble.as_ref()?.id;
-        let unusable = if row.default {
+        let unusable = if template.default {
             Scope::TableOnly
         } else {
             Scope::DefaultOnly
@@ -773,21 +788,21 @@ impl<'a> Binding<'a> {
             .iter()
             .any(|action| action.id == id && action.scope() != unusable)
         {
-            let entry = if row.default {
+            let entry = if template.default {
                 "the default entry"
             } else {
                 "an entry"
             };
             return self.problem(format!(
                 "{entry} of table `{name}` cannot have the action `{}`",
-                row.action
+                template.action
             ));
         }
-        Some((id, self.params(&row.action, action, row)))
+        Some((id, self.params(&template.action, action, template)))
     }
 
-    fn params(&mut self, name: &str, action: &P4Action, row: &RowSettings) -> Vec<BoundValue> {
-        let unknown: Vec<&String> = row
+    fn params(&mut self, name: &str, action: &P4Action, template: &TemplateSettings) -> Vec<BoundValue> {
+        let unknown: Vec<&String> = template
             .params
             .keys()
             .filter(|param| !action.params.iter().any(|known| known.name == **param))
@@ -805,7 +820,7 @@ impl<'a> Binding<'a> {
         }
         let mut params = Vec::new();
         for param in &action.params {
-            let Some(value) = row.params.get(&param.name) else {
+            let Some(value) = template.params.get(&param.name) else {
                 self.problem::<()>(format!(
                     "the parameter `{}` of action `{name}` must have a value, and the map gives none",
                     param.name

@@ -16,13 +16,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use detect::table::Row as TermRow;
+use detect::table::Row as Comparison;
 use detect::{RuleSet, Table};
 use manager::device::{Rule, Rules};
 
 use crate::entry::{Bytes, Content, Entry, Field, Key};
-use crate::map::{Kind, Value, Variable};
-use crate::program::{Form, Program, Row};
+use crate::map::{RuleKind, Value, Variable};
+use crate::program::{Form, Program, Template};
 use crate::translate::{Entries, RuleValues, low_value};
 use crate::variable::RESULTS;
 
@@ -45,11 +45,12 @@ impl Program {
         let table = Table::split(&rules).table;
         let number = self.first_rule_filter();
         let mut entries = Vec::new();
-        for ((row, clauses), (_, term)) in table.comparisons().iter().zip(self.rows(Kind::Term)) {
-            entries.push(self.entry(term, &RuleValues::Term(number, row, *clauses))?);
+        let templates = self.templates(RuleKind::Term);
+        for ((comparison, clauses), template) in table.comparisons().iter().zip(templates) {
+            entries.push(self.entry(template, &RuleValues::Term(number, comparison, *clauses))?);
         }
-        for (_, row) in self.rows(Kind::Clauses) {
-            entries.push(self.entry(row, &RuleValues::Clauses(number, table.clauses[0]))?);
+        for template in self.templates(RuleKind::Clauses) {
+            entries.push(self.entry(template, &RuleValues::Clauses(number, table.clauses[0]))?);
         }
         Ok(entries)
     }
@@ -118,8 +119,9 @@ impl Program {
         entries
             .into_iter()
             .filter(|entry| {
-                let kind = self.row_of(entry).map(|row| row.kind);
-                matches!(kind, Some(Kind::Term | Kind::Clauses)) && self.number_of(entry) == Some(number)
+                let kind = self.template_of(entry).map(|template| template.kind);
+                matches!(kind, Some(RuleKind::Term | RuleKind::Clauses))
+                    && self.number_of(entry) == Some(number)
             })
             .count()
     }
@@ -130,10 +132,10 @@ impl Program {
             .values()
             .filter(|entry| self.number_of(entry) == Some(number))
             .collect();
-        let mut rules = self.rows(Kind::Clauses).flat_map(|(_, row)| {
+        let mut rules = self.templates(RuleKind::Clauses).flat_map(|template| {
             entries
                 .iter()
-                .filter_map(|entry| self.values(row, entry)?.get(&Variable::Clauses).copied())
+                .filter_map(|entry| self.values(template, entry)?.get(&Variable::Clauses).copied())
         });
         let (required, _) = rules.next()?;
         if rules.next().is_some() {
@@ -141,8 +143,8 @@ impl Program {
         }
         // In the order of the comparisons' tables.
         let terms: Vec<(String, u128)> = self
-            .rows(Kind::Term)
-            .flat_map(|(_, row)| entries.iter().filter_map(|entry| self.term(row, entry)))
+            .templates(RuleKind::Term)
+            .flat_map(|template| entries.iter().filter_map(|entry| self.term(template, entry)))
             .collect();
         let clauses: Vec<String> = (0..64)
             .filter(|bit| required >> bit & 1 == 1)
@@ -165,12 +167,10 @@ impl Program {
             let Some(number) = self.number_of(entry) else {
                 continue;
             };
-            let rows = self.rows.iter().filter(|row| row.kind == Kind::Filter);
-            let mut filters_of_rows =
-                rows.filter_map(|row| self.filter(row, &self.values(row, entry)?, installed));
-            let Some(filter) = filters_of_rows.next() else {
-                continue;
-            };
+            let filter = self
+                .templates(RuleKind::Filter)
+                .find_map(|template| self.filter(template, &self.values(template, entry)?, installed));
+            let Some(filter) = filter else { continue };
             let known = rules.iter().find(
                 |rule| matches!(rule, Rule::Filter(other) if other.key == filter.key && other.rule.is_some()),
             );
@@ -189,9 +189,9 @@ impl Program {
     }
 
     /// Renders the comparison of an entry. Returns it with the bitmask of the clauses that it satisfies.
-    fn term(&self, row: &Row, entry: &Entry) -> Option<(String, u128)> {
-        let values = self.values(row, entry)?;
-        let term = TermRow {
+    fn term(&self, template: &Template, entry: &Entry) -> Option<(String, u128)> {
+        let values = self.values(template, entry)?;
+        let term = Comparison {
             value: u64::try_from(low_value(&values, Variable::TermValue)?).ok()?,
             node: u32::try_from(low_value(&values, Variable::TermNode)?).ok()?,
             hops: u32::try_from(low_value(&values, Variable::TermHops)?).ok()?,
@@ -208,28 +208,35 @@ impl Program {
     fn number_in(&self, entries: &[Entry], installed: &Entries) -> Option<u128> {
         entries
             .iter()
-            .filter(|entry| self.row_of(entry).is_some_and(|row| row.kind == Kind::Filter))
+            .filter(|entry| {
+                self.template_of(entry)
+                    .is_some_and(|template| template.kind == RuleKind::Filter)
+            })
             .find_map(|entry| self.number_of(installed.get(&entry.key)?))
     }
 
-    /// Returns the row for an entry's table and action, if the row contains a filter number.
-    fn row_of(&self, entry: &Entry) -> Option<&Row> {
+    /// Returns the template for an entry's table and action, if the template contains a filter number.
+    fn template_of(&self, entry: &Entry) -> Option<&Template> {
         let (Key::Table { table, .. }, Content::Action(action, _)) = (&entry.key, &entry.content) else {
             return None;
         };
-        self.rows.iter().find(|row| match &row.form {
+        self.templates.iter().find(|template| match &template.form {
             Form::Table {
-                table: row_table,
-                action: row_action,
+                table: template_table,
+                action: template_action,
                 ..
-            } => (row_table, row_action) == (table, action) && filter_number(row).is_some(),
+            } => (template_table, template_action) == (table, action) && filter_number(template).is_some(),
             Form::Clone { .. } | Form::Group { .. } => false,
         })
     }
 
     /// Returns the filter number in an entry.
     fn number_of(&self, entry: &Entry) -> Option<u128> {
-        match (filter_number(self.row_of(entry)?)?, &entry.key, &entry.content) {
+        match (
+            filter_number(self.template_of(entry)?)?,
+            &entry.key,
+            &entry.content,
+        ) {
             (Place::Field(id), Key::Table { fields, .. }, _) => match fields.get(&id)? {
                 Field::Exact(number) => number.number(),
                 _ => None,
@@ -241,7 +248,7 @@ impl Program {
 
     /// Replaces the filter number in an entry.
     fn renumber(&self, entry: &mut Entry, number: u128) {
-        let Some(place) = self.row_of(entry).and_then(filter_number) else {
+        let Some(place) = self.template_of(entry).and_then(filter_number) else {
             return;
         };
         match (place, &mut entry.key, &mut entry.content) {
@@ -272,9 +279,9 @@ enum Place {
     Param(u32),
 }
 
-/// Returns the position of the filter number in a row's entries, if they have one.
-fn filter_number(row: &Row) -> Option<Place> {
-    let Form::Table { fields, params, .. } = &row.form else {
+/// Returns the position of the filter number in a template's entries, if they have one.
+fn filter_number(template: &Template) -> Option<Place> {
+    let Form::Table { fields, params, .. } = &template.form else {
         return None;
     };
     let number = Value::Variable(Variable::FilterNumber);

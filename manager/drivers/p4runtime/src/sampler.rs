@@ -87,13 +87,13 @@ impl Program {
             return None;
         };
         let sampler = Value::Variable(Variable::Sampler);
-        self.rows.iter().find_map(|row| match &row.form {
+        self.templates.iter().find_map(|template| match &template.form {
             Form::Table {
-                table: row_table,
-                action: row_action,
+                table: template_table,
+                action: template_action,
                 params,
                 ..
-            } if (row_table, row_action) == (table, action) => {
+            } if (template_table, template_action) == (table, action) => {
                 params.iter().find(|param| param.value == sampler)
             }
             _ => None,

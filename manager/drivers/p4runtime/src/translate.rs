@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use detect::table::Row as TermRow;
+use detect::table::Row as Comparison;
 use detect::{Metric, Prefix};
 use manager::device::{Change, Encoding, Filter, FilterAlgorithm, Mode, OtherEntries, Rule, Rules, Watch};
 use manager::flows::{ANY_PORT, FlowMatch, Ports};
 use manager::instruction::{self, Bits};
 
 use crate::entry::{Bytes, Content, Entry, Field, Key, MARK, PacketCopy};
-use crate::map::{FamilyWord, Kind, PriorityWord, Value, Variable};
+use crate::map::{FamilyWord, PriorityWord, RuleKind, Value, Variable};
 use crate::message::{MatchType, UpdateType};
-use crate::program::{BoundValue, Form, Program, Report, Route, Row};
+use crate::program::{BoundValue, Form, Program, Report, Route, Template};
 use span::{address, address_number, ones, port_span, prefix_span, span};
 
 /// Remaining hop count of decoded entries that contain none.
@@ -64,8 +64,8 @@ struct StepOrder {
     phase: u8,
     /// Rank of the rule's kind; negative for deletions, which run in reverse order.
     kind: i64,
-    /// Index of the map's row; negative for deletions.
-    row: i64,
+    /// Index of the map's template; negative for deletions.
+    template: i64,
 }
 
 /// The values of a rule, from which its entries are built.
@@ -75,7 +75,7 @@ pub(crate) enum RuleValues<'a> {
     Watch(&'a Watch),
     Filter(&'a Filter),
     /// A comparison of a filter's rule: the filter's number, the comparison, and a bitmask of the clauses that it satisfies.
-    Term(u8, &'a TermRow, u64),
+    Term(u8, &'a Comparison, u64),
     /// The filter's number, and a bitmask of the required clauses.
     Clauses(u8, u64),
     Route(&'a Route),
@@ -120,18 +120,18 @@ impl Program {
             Rule::Encoding(encoding) => self.check_encoding(*encoding).map(|()| Vec::new()),
             Rule::Session(collector) => {
                 let is_ipv4_only = self
-                    .rows(Kind::Session)
-                    .any(|(_, row)| self.width(row, Variable::Collector) == 32);
+                    .templates(RuleKind::Session)
+                    .any(|template| self.width(template, Variable::Collector) == 32);
                 if collector.is_ipv6() && is_ipv4_only {
                     return Err(
                         "the program reports over IPv4 only; use a collector with an IPv4 address".to_owned(),
                     );
                 }
-                self.entries(Kind::Session, &RuleValues::Session(*collector))
+                self.entries(RuleKind::Session, &RuleValues::Session(*collector))
             }
             Rule::DtaMap(_) => Err("the program does not report by DTA".to_owned()),
-            Rule::Sink(port) => self.entries(Kind::Sink, &RuleValues::Port(*port)),
-            Rule::Source(port) => self.entries(Kind::Source, &RuleValues::Port(*port)),
+            Rule::Sink(port) => self.entries(RuleKind::Sink, &RuleValues::Port(*port)),
+            Rule::Source(port) => self.entries(RuleKind::Source, &RuleValues::Port(*port)),
             Rule::Forwarding => self.forwarding(),
             Rule::Instruction(number) => {
                 if self.bits() & instruction::bit(*number) == 0 {
@@ -140,7 +140,7 @@ impl Program {
                         instruction::name(*number)
                     ));
                 }
-                self.entries(Kind::Transit, &RuleValues::Nothing)
+                self.entries(RuleKind::Transit, &RuleValues::Nothing)
             }
             Rule::Filter(filter) => {
                 self.check_filter(filter)?;
@@ -148,12 +148,12 @@ impl Program {
                     Some(rule) => self.encode_rule(rule)?,
                     None => Vec::new(),
                 };
-                entries.extend(self.entries(Kind::Filter, &RuleValues::Filter(filter))?);
+                entries.extend(self.entries(RuleKind::Filter, &RuleValues::Filter(filter))?);
                 Ok(entries)
             }
             Rule::Watch(watch) => {
                 self.check_watch(watch)?;
-                self.entries(Kind::Watch, &RuleValues::Watch(watch))
+                self.entries(RuleKind::Watch, &RuleValues::Watch(watch))
             }
         }
     }
@@ -197,10 +197,11 @@ impl Program {
     }
 
     fn check_filter(&self, filter: &Filter) -> Result<(), String> {
-        if self.rows(Kind::Filter).next().is_none() {
+        if self.templates(RuleKind::Filter).next().is_none() {
             return Err("the program has no filter; remove `filter` from the intent".to_owned());
         }
-        if !self.rows(Kind::Filter).any(|(_, row)| is_filter_row(row, filter)) {
+        let mut templates = self.templates(RuleKind::Filter);
+        if !templates.any(|template| is_filter_template(template, filter)) {
             let algorithm = filter.algorithm.name();
             let metric = filter.metric;
             return Err(format!(
@@ -215,26 +216,27 @@ impl Program {
         }
     }
 
-    /// Builds the entries of all rows of a kind that apply to the values.
-    fn entries(&self, kind: Kind, rule_values: &RuleValues<'_>) -> Result<Vec<Entry>, String> {
-        let mut entries = Vec::new();
-        for (_, row) in self.rows(kind).filter(|(_, row)| applies(row, rule_values)) {
-            entries.push(self.entry(row, rule_values)?);
-        }
-        let always = kind == Kind::Transit;
-        if entries.is_empty() && !always {
+    /// Builds the entries of all templates of a kind that apply to the values.
+    fn entries(&self, kind: RuleKind, rule_values: &RuleValues<'_>) -> Result<Vec<Entry>, String> {
+        let entries: Vec<Entry> = self
+            .templates(kind)
+            .filter(|template| applies(template, rule_values))
+            .map(|template| self.entry(template, rule_values))
+            .collect::<Result<_, _>>()?;
+        // A node may execute instructions without an entry.
+        if entries.is_empty() && kind != RuleKind::Transit {
             return Err(format!("the program has no `{}` for this", kind.name()));
         }
         Ok(entries)
     }
 
-    /// Encodes [`Rule::Forwarding`]. Some rows produce an entry for each configured route, or for each port with an MTU.
+    /// Encodes [`Rule::Forwarding`]. Some templates produce an entry for each configured route, or for each port with an MTU.
     fn forwarding(&self) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
-        for (_, row) in self.rows(Kind::Forwarding) {
-            let rule_values: Vec<RuleValues<'_>> = if self.width(row, Variable::Route) > 0 {
+        for template in self.templates(RuleKind::Forwarding) {
+            let rule_values: Vec<RuleValues<'_>> = if self.width(template, Variable::Route) > 0 {
                 self.local.routes.iter().map(RuleValues::Route).collect()
-            } else if self.width(row, Variable::MtuPort) > 0 {
+            } else if self.width(template, Variable::MtuPort) > 0 {
                 self.local
                     .mtus
                     .iter()
@@ -243,8 +245,8 @@ impl Program {
             } else {
                 vec![RuleValues::Nothing]
             };
-            for rule_values in rule_values.iter().filter(|rule_values| applies(row, rule_values)) {
-                entries.push(self.entry(row, rule_values)?);
+            for values in rule_values.iter().filter(|values| applies(template, values)) {
+                entries.push(self.entry(template, values)?);
             }
         }
         if entries.is_empty() {
@@ -253,9 +255,9 @@ impl Program {
         Ok(entries)
     }
 
-    /// Builds the entry of a row with these values.
-    pub(crate) fn entry(&self, row: &Row, rule_values: &RuleValues<'_>) -> Result<Entry, String> {
-        match &row.form {
+    /// Builds the entry of a template with these values.
+    pub(crate) fn entry(&self, template: &Template, rule_values: &RuleValues<'_>) -> Result<Entry, String> {
+        match &template.form {
             Form::Clone {
                 session,
                 port,
@@ -311,7 +313,7 @@ impl Program {
                 let priority = match (priority, rule_values.flows()) {
                     (None, _) => 0,
                     (Some(PriorityWord::Precedence), Some(key)) => precedence(key),
-                    (Some(PriorityWord::Precedence), None) => row.order,
+                    (Some(PriorityWord::Precedence), None) => template.order,
                     (Some(PriorityWord::First), _) => self.map.settings.max_priority,
                 };
                 let priority = i32::try_from(priority).unwrap_or(i32::MAX);
@@ -364,7 +366,7 @@ impl Program {
             (Variable::Clauses, RuleValues::Term(_, _, clauses) | RuleValues::Clauses(_, clauses)) => {
                 Ok(Some((*clauses).into()))
             }
-            (variable, RuleValues::Term(_, row, _)) => Ok(variable.comparison_value(row)),
+            (variable, RuleValues::Term(_, comparison, _)) => Ok(variable.comparison_value(comparison)),
             (Variable::Threshold, RuleValues::Filter(filter)) => Ok(Some(filter.threshold.into())),
             (Variable::Proto, RuleValues::Filter(filter)) => Ok(filter.key.proto.map(u128::from)),
             (variable, RuleValues::Watch(watch)) => self.watched(variable, watch),
@@ -518,7 +520,10 @@ impl Program {
 
     /// Returns whether an entry is the driver's or another controller's; `None` for neither, such as a default entry.
     fn is_ours(&self, entry: &Entry) -> Option<bool> {
-        let looks_like_ours = self.rows.iter().any(|row| self.values(row, entry).is_some());
+        let looks_like_ours = self
+            .templates
+            .iter()
+            .any(|template| self.values(template, entry).is_some());
         match entry.key {
             Key::Default(_) => looks_like_ours.then_some(true),
             Key::Table { .. } if self.map.settings.metadata => Some(entry.metadata == MARK),
@@ -529,41 +534,42 @@ impl Program {
     /// Returns the simplest rules to which an entry may belong.
     fn candidates(&self, entry: &Entry, ours: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for row in &self.rows {
-            let Some(values) = self.values(row, entry) else {
+        for template in &self.templates {
+            let Some(values) = self.values(template, entry) else {
                 continue;
             };
             let port = low_value(&values, Variable::Port).and_then(|port| u32::try_from(port).ok());
-            match row.kind {
-                Kind::Session => {
+            match template.kind {
+                RuleKind::Session => {
                     let port =
                         low_value(&values, Variable::CollectorPort).and_then(|port| u16::try_from(port).ok());
-                    let width = self.width(row, Variable::Collector);
+                    let width = self.width(template, Variable::Collector);
                     let address =
                         low_value(&values, Variable::Collector).and_then(|number| address(number, width));
                     rules.extend(address.zip(port).map(|to| Rule::Session(to.into())));
                 }
-                Kind::Sink => rules.extend(port.map(Rule::Sink)),
-                Kind::Source => rules.extend(port.map(Rule::Source)),
-                Kind::Forwarding => rules.push(Rule::Forwarding),
-                Kind::Transit => rules.extend(instruction::numbers(self.bits()).map(Rule::Instruction)),
-                Kind::Filter => rules.extend(
-                    self.filter(row, &values, ours)
+                RuleKind::Sink => rules.extend(port.map(Rule::Sink)),
+                RuleKind::Source => rules.extend(port.map(Rule::Source)),
+                RuleKind::Forwarding => rules.push(Rule::Forwarding),
+                RuleKind::Transit => rules.extend(instruction::numbers(self.bits()).map(Rule::Instruction)),
+                RuleKind::Filter => rules.extend(
+                    self.filter(template, &values, ours)
                         .map(|filter| Rule::Filter(Arc::new(filter))),
                 ),
                 // Decoded together with their filters.
-                Kind::Term | Kind::Clauses => {}
-                Kind::Watch => {
-                    rules.extend(self.watch(row, &values).map(|watch| Rule::Watch(Arc::new(watch))))
-                }
+                RuleKind::Term | RuleKind::Clauses => {}
+                RuleKind::Watch => rules.extend(
+                    self.watch(template, &values)
+                        .map(|watch| Rule::Watch(Arc::new(watch))),
+                ),
             }
         }
         rules
     }
 
-    /// Returns the width in bits of the row's field or parameter with this variable; 0 if it has none.
-    pub(crate) fn width(&self, row: &Row, variable: Variable) -> u32 {
-        let Form::Table { fields, params, .. } = &row.form else {
+    /// Returns the width in bits of the template's field or parameter with this variable; 0 if it has none.
+    pub(crate) fn width(&self, template: &Template, variable: Variable) -> u32 {
+        let Form::Table { fields, params, .. } = &template.form else {
             return 0;
         };
         let bound = fields
@@ -576,15 +582,15 @@ impl Program {
     /// Decodes the filter of an entry, if it is complete.
     pub(crate) fn filter(
         &self,
-        row: &Row,
+        template: &Template,
         values: &BTreeMap<Variable, Span>,
         ours: &Entries,
     ) -> Option<Filter> {
-        let (algorithm, metric) = row.filter?;
+        let (algorithm, metric) = template.filter?;
         let threshold = values
             .get(&Variable::Threshold)
             .map_or(Some(0), |(low, _)| u64::try_from(*low).ok())?;
-        let key = self.flows(row, values)?;
+        let key = self.flows(template, values)?;
         let metric = metric.unwrap_or(Metric::FlowPath);
         let number = values.get(&Variable::FilterNumber).map(|(low, _)| *low);
         let rule = match algorithm {
@@ -601,10 +607,10 @@ impl Program {
     }
 
     /// Decodes the flows of an entry, or returns `None` if they cannot be expressed.
-    fn flows(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<FlowMatch> {
+    fn flows(&self, template: &Template, values: &BTreeMap<Variable, Span>) -> Option<FlowMatch> {
         Some(FlowMatch {
-            src: self.prefix(row, values, Variable::Src).ok()?,
-            dst: self.prefix(row, values, Variable::Dst).ok()?,
+            src: self.prefix(template, values, Variable::Src).ok()?,
+            dst: self.prefix(template, values, Variable::Dst).ok()?,
             sport: ports(values, Variable::Sport)?,
             dport: ports(values, Variable::Dport)?,
             proto: byte(values, Variable::Proto),
@@ -615,23 +621,26 @@ impl Program {
     /// Decodes the prefix in a variable, or returns `None` if the entry matches any address.
     fn prefix(
         &self,
-        row: &Row,
+        template: &Template,
         values: &BTreeMap<Variable, Span>,
         variable: Variable,
     ) -> Result<Option<Prefix>, NotAPrefix> {
         let Some(span) = values.get(&variable) else {
             return Ok(None);
         };
-        prefix_of(*span, self.width(row, variable))
+        prefix_of(*span, self.width(template, variable))
             .map(Some)
             .ok_or(NotAPrefix)
     }
 
     /// Decodes a watchlist entry.
-    fn watch(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<Watch> {
+    fn watch(&self, template: &Template, values: &BTreeMap<Variable, Span>) -> Option<Watch> {
         Some(Watch {
-            key: self.flows(row, values)?,
-            mode: row.mode.or(self.map.modes.first().copied()).unwrap_or(Mode::Md),
+            key: self.flows(template, values)?,
+            mode: template
+                .mode
+                .or(self.map.modes.first().copied())
+                .unwrap_or(Mode::Md),
             bits: read_bits(values).unwrap_or(self.bits()),
             hops: byte(values, Variable::Hops).unwrap_or(DEFAULT_HOPS),
             sample: values
@@ -641,10 +650,10 @@ impl Program {
         })
     }
 
-    /// Matches an entry with a row. Returns the values of the row's variables, or `None` if the entry is not from this row.
-    pub(crate) fn values(&self, row: &Row, entry: &Entry) -> Option<BTreeMap<Variable, Span>> {
+    /// Matches an entry with a template. Returns the values of the template's variables, or `None` if the entry is not from this template.
+    pub(crate) fn values(&self, template: &Template, entry: &Entry) -> Option<BTreeMap<Variable, Span>> {
         let mut values = BTreeMap::new();
-        match (&row.form, &entry.key, &entry.content) {
+        match (&template.form, &entry.key, &entry.content) {
             (
                 Form::Clone {
                     session,
@@ -729,7 +738,7 @@ impl Program {
     /// # Errors
     /// A sentence if the program cannot express a rule, or if an entry of another controller has the same key.
     pub fn plan(&self, meaning: &Meaning, rules: &Rules) -> Result<Vec<Batch>, String> {
-        let mut desired: BTreeMap<Key, (Entry, (Kind, usize))> = BTreeMap::new();
+        let mut desired: BTreeMap<Key, (Entry, (RuleKind, usize))> = BTreeMap::new();
         for entry in self.encode_all(rules, &meaning.ours)? {
             let rank = self.rank(&entry);
             desired.insert(entry.key.clone(), (entry, rank));
@@ -752,7 +761,7 @@ impl Program {
                     order: StepOrder {
                         phase: 0,
                         kind: -(kind as i64),
-                        row: -(index as i64),
+                        template: -(index as i64),
                     },
                     update: UpdateType::Delete,
                     entry: entry.clone(),
@@ -768,7 +777,7 @@ impl Program {
             let order = StepOrder {
                 phase,
                 kind: kind as i64,
-                row: index as i64,
+                template: index as i64,
             };
             steps.push(Step { order, update, entry });
         }
@@ -828,13 +837,13 @@ impl Program {
         let remains = meaning.remains.iter().filter_map(|key| meaning.ours.get(key));
         let others: Vec<&Entry> = meaning.foreign.iter().chain(remains).collect();
         OtherEntries {
-            watch: self.most_in_table(Kind::Watch, &others),
-            filter: self.most_in_table(Kind::Filter, &others),
+            watch: self.most_in_table(RuleKind::Watch, &others),
+            filter: self.most_in_table(RuleKind::Filter, &others),
         }
     }
 
     /// Returns the maximum count of these entries in any table of a kind.
-    fn most_in_table(&self, kind: Kind, entries: &[&Entry]) -> usize {
+    fn most_in_table(&self, kind: RuleKind, entries: &[&Entry]) -> usize {
         let counts = self.tables_of(kind).into_iter().map(|table| {
             entries
                 .iter()
@@ -846,25 +855,30 @@ impl Program {
 
     /// Returns whether the direct counter of an entry counts reports.
     pub(crate) fn counts_reports(&self, entry: &Entry) -> bool {
-        self.rows
+        self.templates
             .iter()
-            .any(|row| row.counts_reports && self.values(row, entry).is_some())
+            .any(|template| template.counts_reports && self.values(template, entry).is_some())
     }
 
     /// Returns the flows of a watchlist entry whose direct counter counts matching packets, and the number of measured packets
     /// among `packets`. `None` if the entry does not count.
     pub(crate) fn measured(&self, entry: &Entry, packets: u64) -> Option<(FlowMatch, u64)> {
-        let rows = self.rows.iter().filter(|row| row.counts_matches);
-        let watch = rows
-            .filter_map(|row| self.watch(row, &self.values(row, entry)?))
+        let templates = self.templates.iter().filter(|template| template.counts_matches);
+        let watch = templates
+            .filter_map(|template| self.watch(template, &self.values(template, entry)?))
             .next()?;
         Some((watch.key, packets / u64::from(watch.sample.max(1))))
     }
 
-    /// Returns the position of an entry in the order of additions: its kind, and its row's step.
-    fn rank(&self, entry: &Entry) -> (Kind, usize) {
-        let found = self.rows.iter().find(|row| self.values(row, entry).is_some());
-        found.map_or((Kind::Watch, usize::MAX), |row| (row.kind, row.step))
+    /// Returns the position of an entry in the order of additions: its kind, and its template's step.
+    fn rank(&self, entry: &Entry) -> (RuleKind, usize) {
+        let found = self
+            .templates
+            .iter()
+            .find(|template| self.values(template, entry).is_some());
+        found.map_or((RuleKind::Watch, usize::MAX), |template| {
+            (template.kind, template.step)
+        })
     }
 
     /// Describes an entry for display.
@@ -913,9 +927,9 @@ pub fn changed(rules: &Rules, changes: &[Change]) -> Rules {
     rules
 }
 
-/// Returns whether a row is for filters with this algorithm and metric.
-fn is_filter_row(row: &Row, filter: &Filter) -> bool {
-    row.filter.is_some_and(|(algorithm, metric)| {
+/// Returns whether a template is for filters with this algorithm and metric.
+fn is_filter_template(template: &Template, filter: &Filter) -> bool {
+    template.filter.is_some_and(|(algorithm, metric)| {
         algorithm == filter.algorithm && metric.is_none_or(|metric| metric == filter.metric)
     })
 }
@@ -946,22 +960,22 @@ pub(crate) fn low_value(values: &BTreeMap<Variable, Span>, variable: Variable) -
     values.get(&variable).map(|(low, _)| *low)
 }
 
-/// Returns whether a row applies to these values: its IP version, mode, and filter algorithm.
-fn applies(row: &Row, rule_values: &RuleValues<'_>) -> bool {
+/// Returns whether a template applies to these values: its IP version, mode, and filter algorithm.
+fn applies(template: &Template, rule_values: &RuleValues<'_>) -> bool {
     let (prefix, mode) = match rule_values {
         RuleValues::Watch(watch) => (watch.key.src.or(watch.key.dst), Some(watch.mode)),
-        RuleValues::Filter(filter) if !is_filter_row(row, filter) => return false,
+        RuleValues::Filter(filter) if !is_filter_template(template, filter) => return false,
         RuleValues::Filter(filter) => (filter.key.src.or(filter.key.dst), None),
         RuleValues::Route(route) => (Some(route.to), None),
         _ => return true,
     };
     let is_v6 = prefix.map(|prefix| prefix.is_v6());
-    let family = match row.family {
+    let family = match template.family {
         Some(FamilyWord::Ipv4) => is_v6 != Some(true),
         Some(FamilyWord::Ipv6) => is_v6 != Some(false),
         None => true,
     };
-    family && row.mode.is_none_or(|of| Some(of) == mode)
+    family && template.mode.is_none_or(|of| Some(of) == mode)
 }
 
 fn check_width(bound: &BoundValue, value: u128) -> Result<(), String> {
@@ -974,7 +988,7 @@ fn check_width(bound: &BoundValue, value: u128) -> Result<(), String> {
     ))
 }
 
-/// Binds a variable to the range found in an entry. Returns false if the entry has another value than the row, or than an
+/// Binds a variable to the range found in an entry. Returns false if the entry has another value than the template, or than an
 /// earlier field of this variable.
 fn bind(bound: &mut BTreeMap<Variable, Span>, value: Value, span: Span) -> bool {
     match value {

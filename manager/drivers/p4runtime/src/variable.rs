@@ -52,7 +52,7 @@ macro_rules! variables {
     };
 }
 
-/// The kinds of rules that have a variable; `Kind::has` lists them.
+/// The kinds of rules that have a variable; `RuleKind::has` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Any,

@@ -20,15 +20,15 @@ use runtime::lock::lock;
 /// Longest wait for a datagram, ms. Between waits the thread runs timers and checks for a stop.
 const WAIT_MS: u32 = (TICK / 1_000_000) as u32;
 
-/// The input counts as caught up if a receive returned fewer datagrams than this.
-const FEW: usize = 16;
+/// A receive that returned fewer datagrams than this has caught up with the input.
+const CAUGHT_UP_BELOW: usize = 16;
 
 /// Longest time between the kernel's timestamp on a datagram and its delivery, ns. The kernel delivers a queue's frames in
 /// groups, and the blocks of a packet socket after 4 ms. The watermark lags by this much.
-const UNPUBLISHED: Nanos = 5_000_000;
+const MAX_DELIVERY_DELAY: Nanos = 5_000_000;
 
 /// Time limit for draining an input at the end.
-const DRAIN: Duration = Duration::from_millis(500);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Reads one source of an input.
 pub(super) struct Reader {
@@ -46,83 +46,89 @@ pub(super) struct Reader {
     pub(super) clock: fn() -> Nanos,
 }
 
+/// The part of a source that is processed.
+struct Processed {
+    /// The receive time up to which everything is processed; `None` if it has not changed.
+    until: Option<Nanos>,
+    /// Whether the source had nothing more to deliver.
+    is_drained: bool,
+}
+
 impl Reader {
     /// Reads until `stop` is set and all datagrams received until then are processed.
     pub(super) fn run(mut self, stop: &AtomicBool) {
         let mut last_check: Nanos = 0;
-        let mut failing = false;
-        let mut last_call: Option<Instant> = None;
+        let mut has_failed = false;
+        let mut drain_deadline: Option<Instant> = None;
         let mut wait_ms = WAIT_MS;
         let mut until = (self.clock)();
         loop {
             // Relaxed: the flag orders no other memory.
-            let stopping = stop.load(Ordering::Relaxed);
+            let is_stopping = stop.load(Ordering::Relaxed);
             let before = (self.clock)();
-            let received = self.receive(if stopping { 0 } else { wait_ms });
+            let received = self.receive(if is_stopping { 0 } else { wait_ms });
             let now = (self.clock)();
             // After an error the state of the input is unknown, and the watermark must still advance.
-            let (latest, is_drained) = match &received {
+            let processed = match &received {
                 Ok(_) => self.processed_until(before),
-                Err(_) => (Some(now), true),
+                Err(_) => Processed {
+                    until: Some(now),
+                    is_drained: true,
+                },
             };
             // The clock may have been set back while this thread waited.
-            until = latest.unwrap_or(until).min(now);
-            self.watermark.set(until, is_drained);
-            let caught_up = received.as_ref().is_ok_and(|count| *count < FEW);
+            until = processed.until.unwrap_or(until).min(now);
+            self.watermark.set(until, processed.is_drained);
+            let caught_up = received.as_ref().is_ok_and(|count| *count < CAUGHT_UP_BELOW);
             // Process datagrams received before the stop, but not an endless stream.
-            let deadline = stopping.then(|| *last_call.get_or_insert_with(|| Instant::now() + DRAIN));
+            if is_stopping {
+                drain_deadline.get_or_insert_with(|| Instant::now() + DRAIN_TIMEOUT);
+            }
             match received {
-                Ok(0) if stopping => break,
-                Ok(_) => failing = false,
+                Ok(0) if is_stopping => break,
+                Ok(_) => has_failed = false,
                 Err(error) if self.ends_on_error => {
                     self.meter.fail(error.to_string());
                     break;
                 }
                 Err(error) => {
-                    if !failing {
+                    if !has_failed {
                         tracing::error!(%error, "cannot receive; retrying");
                     }
-                    failing = true;
-                    if stopping {
+                    has_failed = true;
+                    if is_stopping {
                         break;
                     }
                     thread::park_timeout(Duration::from_millis(WAIT_MS.into()));
                 }
             }
             wait_ms = self.handler.poll(until, now, caught_up);
-            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+            if drain_deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 break;
             }
             if now.abs_diff(last_check) >= TICK {
                 last_check = now;
-                self.note();
+                self.update_meter();
             }
         }
         self.finish();
-        self.note();
+        self.update_meter();
         // Pass copied datagrams to the workers.
         self.handler.poll(until, (self.clock)(), false);
     }
 
     fn receive(&mut self, timeout_ms: u32) -> Result<usize, nic::Error> {
-        let Self {
-            source,
-            handler,
-            listener,
-            watermark,
-            latest,
-            ..
-        } = self;
-        *latest = None;
-        match (source, &*handler) {
+        self.latest = None;
+        match (&mut self.source, &self.handler) {
             (RxSource::Source(source), _) => source.receive(timeout_ms, &mut |packets| {
                 if let (Some(first), Some(last)) = (packets.first(), packets.last()) {
                     // The source's next socket may deliver datagrams that arrived earlier.
-                    let earliest = latest.unwrap_or(Nanos::MAX);
-                    watermark.advance(first.received.min(earliest), last.received);
-                    *latest = Some(last.received.min(earliest));
+                    let earliest = self.latest.unwrap_or(Nanos::MAX);
+                    self.watermark
+                        .advance(first.received.min(earliest), last.received);
+                    self.latest = Some(last.received.min(earliest));
                 }
-                handler.process(packets, *listener);
+                self.handler.process(packets, self.listener);
             }),
             (RxSource::Kernel(kernel), Handler::Inline(worker)) => kernel.receive(timeout_ms, worker),
             // Unreachable: the configuration allows kernel detection with one worker only.
@@ -130,21 +136,24 @@ impl Reader {
         }
     }
 
-    /// Returns the watermark after a receive that began at `before`, or `None` if unchanged; and whether the source is
-    /// drained.
-    fn processed_until(&self, before: Nanos) -> (Option<Nanos>, bool) {
+    /// Returns what is processed after a receive that began at `before`.
+    fn processed_until(&self, before: Nanos) -> Processed {
         match &self.source {
             RxSource::Source(source) => {
-                let published = before.saturating_sub(UNPUBLISHED);
-                if source.is_drained() {
-                    (Some(published), true)
-                } else {
-                    (self.latest.map(|latest| latest.min(published)), false)
-                }
+                let delivered = before.saturating_sub(MAX_DELIVERY_DELAY);
+                let is_drained = source.is_drained();
+                let until = match is_drained {
+                    true => Some(delivered),
+                    false => self.latest.map(|latest| latest.min(delivered)),
+                };
+                Processed { until, is_drained }
             }
             RxSource::Kernel(kernel) => {
                 let until = kernel.processed_until(before);
-                (Some(until), until == before)
+                Processed {
+                    until: Some(until),
+                    is_drained: until == before,
+                }
             }
         }
     }
@@ -158,7 +167,7 @@ impl Reader {
         }
     }
 
-    fn note(&mut self) {
+    fn update_meter(&mut self) {
         self.meter.note(match &mut self.source {
             RxSource::Source(source) => source.stats(),
             RxSource::Kernel(kernel) => kernel.stats(),

@@ -95,21 +95,14 @@ pub struct XdpView {
 
 impl XdpView {
     fn from_status(status: KernelStatus) -> Self {
-        let KernelStatus {
-            interface,
-            up,
-            native,
-            message,
-            counted,
-        } = status;
         Self {
-            interface,
-            up,
-            native,
-            message,
-            packets: counted.stats.packets,
-            passed: counted.passed,
-            responses_unsent: counted.responses_unsent,
+            interface: status.interface,
+            up: status.up,
+            native: status.native,
+            message: status.message,
+            packets: status.counted.stats.packets,
+            passed: status.counted.passed,
+            responses_unsent: status.counted.responses_unsent,
         }
     }
 }

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use dataplane::dta::{Config, Outbox, Repeat, Reporter, SendError, SendOptions};
+use dataplane::dta::{Config, Outbox, Reporter, Retransmission, SendError, SendOptions};
 use dta::report_text::{LineError, MAX_LINE, ReportLine};
 use nic::frames::{self, PollFds};
 
@@ -137,11 +137,11 @@ impl Worker {
         let config = Config {
             reporter: settings.id,
             spread,
-            repeat: Repeat {
+            retransmission: Retransmission {
                 probe: as_nanoseconds(settings.probe),
-                ..Repeat::default()
+                ..Retransmission::default()
             },
-            longest_essential: LONGEST,
+            max_essential_len: LONGEST,
             first_sequence: first_sequence(nic::time::now()),
             ..Config::default()
         };

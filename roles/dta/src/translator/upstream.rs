@@ -40,8 +40,8 @@ impl Upstream {
         let config = dta::Config {
             reporter: settings.reporter,
             spread: Spread::even(1),
-            longest,
-            longest_essential: if settings.essential { longest } else { 0 },
+            max_report_len: longest,
+            max_essential_len: if settings.essential { longest } else { 0 },
             first_sequence: first_sequence(now),
             ..dta::Config::default()
         };
@@ -65,44 +65,36 @@ impl Upstream {
 
     /// Processes control messages, and sends columns that are due.
     pub(super) fn poll(&mut self, now: u64, translator: &Translator) {
-        let Self {
-            section,
-            reporter,
-            id,
-            options,
-            outbox,
-            sockets,
-            ..
-        } = self;
         if now >= self.next_check {
             self.next_check = now + CHECK_INTERVAL;
-            sockets.check();
+            self.sockets.check();
         }
-        sockets.receive(0, |collector, payload| match Control::parse(payload) {
-            Ok(Control {
-                reporter,
-                body:
-                    Body::SketchNack {
-                        sketch,
-                        epoch,
-                        column,
-                    },
-                ..
-            }) if reporter == *id => {
-                section.nack(sketch, epoch, column);
-            }
-            _ => reporter.control(collector, payload, now, outbox),
-        });
-        section.tick(now, translator, |operation| {
-            reporter
-                .send(operation, *options, now, outbox)
+        self.sockets
+            .receive(0, |collector, payload| match Control::parse(payload) {
+                Ok(Control {
+                    reporter,
+                    body:
+                        Body::SketchNack {
+                            sketch,
+                            epoch,
+                            column,
+                        },
+                    ..
+                }) if reporter == self.id => {
+                    self.section.nack(sketch, epoch, column);
+                }
+                _ => self.reporter.control(collector, payload, now, &mut self.outbox),
+            });
+        self.section.tick(now, translator, |operation| {
+            self.reporter
+                .send(operation, self.options, now, &mut self.outbox)
                 .map_err(|error| match error {
                     SendError::Suppressed => Unsent::Suppressed,
                     SendError::NoRoom => Unsent::NoRoom,
                 })
         });
-        reporter.tick(now, outbox);
-        sockets.send(outbox);
+        self.reporter.tick(now, &mut self.outbox);
+        self.sockets.send(&mut self.outbox);
     }
 
     /// Returns the socket that receives control messages.

@@ -203,21 +203,14 @@ impl IntentTotals {
 
 impl Counted {
     fn new(view: &FlowView<'_>) -> Self {
-        let FlowRow {
-            flow,
-            reports,
-            first_seen,
-            last_seen,
-            ..
-        } = view.row;
         let hops = view.hops().filter_map(|hop| Some((hop.node?, filled(&hop))));
         let complete = view.path_length > 0 && !view.truncated && view.path().all(|node| node != u32::MAX);
         Self {
-            flow,
+            flow: view.row.flow,
             worker: 0,
-            reports,
-            first_seen,
-            last_seen,
+            reports: view.row.reports,
+            first_seen: view.row.first_seen,
+            last_seen: view.row.last_seen,
             seen: Seen::default(),
             more: NewReports::default(),
             nodes: hops.collect(),

@@ -19,7 +19,7 @@ const FAST_INTERVAL: u64 = SECOND;
 /// Minimum interval between published changes of a port's neighbour, ns.
 const CHANGE_INTERVAL: u64 = SECOND;
 /// Number of announcements at the fast interval (`txFastInit`).
-const FAST: u8 = 4;
+const TX_FAST_INIT: u8 = 4;
 /// Validity of announcements, s: `msgTxInterval` times `msgTxHold` (4), plus one.
 const TTL: u16 = 121;
 /// Longest announced name, bytes.
@@ -37,34 +37,34 @@ pub(super) struct Lldp {
     ports: Vec<Port>,
     /// Number of published changes of neighbours since the start.
     changes: u64,
-    /// Time of the next due work, ns.
+    /// Time of the next call of [`Lldp::poll`] that has work, ns.
     next: u64,
 }
 
 #[derive(Debug, Default)]
 struct Port {
     /// Time of the next announcement, ns.
-    next: u64,
+    next_tx: u64,
     /// Time of the last announcement, ns.
-    sent: Option<u64>,
+    last_tx: Option<u64>,
     /// Earliest time at which the next change may be published, ns. The rate is limited because the neighbour controls it.
-    quiet: u64,
-    /// A change has not been published yet.
-    changed: bool,
-    /// Number of announcements still to send at the fast interval.
-    fast: u8,
+    next_change: u64,
+    /// Whether a change has not been published yet.
+    has_change: bool,
+    /// Number of announcements still to send at the fast interval (`txFast`).
+    tx_fast: u8,
     neighbour: Option<Neighbour>,
-    /// Until this time, ns, a second system also announced itself, so that the link is ambiguous.
-    several: u64,
+    /// Time until which a second system's announcement is valid, ns, so that the link is ambiguous. 0: there is none.
+    second_expiry: u64,
 }
 
 impl Port {
-    /// Returns 1 if a change is to be published now, at most once per [`CHANGE_INTERVAL`], otherwise 0.
-    fn count(&mut self, now: u64) -> u64 {
-        if !self.changed || now < self.quiet {
+    /// Returns the number of changes to publish now: 1, at most once per [`CHANGE_INTERVAL`], or 0.
+    fn publish_change(&mut self, now: u64) -> u64 {
+        if !self.has_change || now < self.next_change {
             return 0;
         }
-        (self.changed, self.quiet) = (false, now + CHANGE_INTERVAL);
+        (self.has_change, self.next_change) = (false, now + CHANGE_INTERVAL);
         1
     }
 }
@@ -75,8 +75,8 @@ struct Neighbour {
     /// The neighbour's chassis ID and port ID, as received.
     key: Vec<u8>,
     view: NeighbourView,
-    /// Time of its expiry, ns.
-    end: u64,
+    /// Time at which the announcement expires (`rxTTL`), ns.
+    expiry: u64,
 }
 
 /// Returns whether a frame is LLDP for the nearest bridge, which must not be forwarded.
@@ -95,7 +95,7 @@ impl Lldp {
                 .ports
                 .iter()
                 .map(|_| Port {
-                    fast: FAST,
+                    tx_fast: TX_FAST_INIT,
                     ..Port::default()
                 })
                 .collect(),
@@ -115,12 +115,12 @@ impl Lldp {
     }
 
     /// Expires neighbours, and passes due announcements to `send` with the index of the port. A port that is down or for which
-    /// `works` returns false has no neighbour and sends nothing.
+    /// `is_operational` returns false has no neighbour and sends nothing.
     pub(super) fn poll(
         &mut self,
         now: u64,
         settings: &[PortSettings],
-        works: &dyn Fn(usize) -> bool,
+        is_operational: &dyn Fn(usize) -> bool,
         send: &mut dyn FnMut(usize, &[u8]),
     ) {
         if now < self.next {
@@ -129,30 +129,25 @@ impl Lldp {
         let mut frame = [0; MAX_FRAME];
         self.next = now + FAST_INTERVAL;
         for (index, settings) in settings.iter().enumerate().take(self.ports.len()) {
-            let works = settings.up && works(index);
+            let is_up = settings.up && is_operational(index);
             let port = &mut self.ports[index];
-            let was_several = port.several != 0;
-            if port.several <= now || !works {
-                port.several = 0;
+            if port.second_expiry != 0 && (port.second_expiry <= now || !is_up) {
+                port.second_expiry = 0;
+                port.has_change = true;
             }
-            if port
-                .neighbour
-                .as_ref()
-                .is_some_and(|heard| heard.end <= now || !works)
-            {
+            let neighbour = port.neighbour.as_ref();
+            if neighbour.is_some_and(|neighbour| neighbour.expiry <= now || !is_up) {
                 port.neighbour = None;
-                port.changed = true;
-            } else if was_several && port.several == 0 {
-                port.changed = true;
+                port.has_change = true;
             }
-            self.changes += port.count(now);
-            if !works {
+            self.changes += port.publish_change(now);
+            if !is_up {
                 // Announce the port as soon as it is back.
-                (port.next, port.fast) = (now, FAST);
-            } else if port.next <= now {
-                let interval = if port.fast > 0 { FAST_INTERVAL } else { INTERVAL };
-                port.fast = port.fast.saturating_sub(1);
-                (port.next, port.sent) = (now + interval, Some(now));
+                (port.next_tx, port.tx_fast) = (now, TX_FAST_INIT);
+            } else if port.next_tx <= now {
+                let interval = if port.tx_fast > 0 { FAST_INTERVAL } else { INTERVAL };
+                port.tx_fast = port.tx_fast.saturating_sub(1);
+                (port.next_tx, port.last_tx) = (now + interval, Some(now));
                 send(index, self.announcement(settings, TTL, &mut frame));
             }
         }
@@ -212,30 +207,30 @@ impl Lldp {
             lldpdu.port.bytes,
         ]
         .concat();
-        let same = port.neighbour.as_ref().is_none_or(|heard| heard.key == key);
-        let end = now + u64::from(lldpdu.ttl) * SECOND;
+        let is_same = port.neighbour.as_ref().is_none_or(|known| known.key == key);
+        let expiry = now + u64::from(lldpdu.ttl) * SECOND;
         if lldpdu.ttl == 0 {
-            port.changed |= same && port.neighbour.take().is_some();
-        } else if !same {
+            port.has_change |= is_same && port.neighbour.take().is_some();
+        } else if !is_same {
             // Keep the first neighbour until it expires. A further one only makes the link ambiguous.
-            port.changed |= port.several == 0;
-            port.several = port.several.max(end);
+            port.has_change |= port.second_expiry == 0;
+            port.second_expiry = port.second_expiry.max(expiry);
         } else {
             let new = Neighbour {
                 key,
                 view: view(&lldpdu),
-                end,
+                expiry,
             };
-            port.changed |= port.neighbour.as_ref().map(|heard| &heard.view) != Some(&new.view);
+            port.has_change |= port.neighbour.as_ref().map(|known| &known.view) != Some(&new.view);
             if port.neighbour.is_none() {
                 // Announce this port to a new neighbour soon, instead of after the regular interval.
-                let soonest = port.sent.map_or(now, |sent| now.max(sent + FAST_INTERVAL));
-                (port.fast, port.next) = (FAST, soonest.min(port.next));
-                self.next = self.next.min(port.next);
+                let earliest = port.last_tx.map_or(now, |last| now.max(last + FAST_INTERVAL));
+                (port.tx_fast, port.next_tx) = (TX_FAST_INIT, earliest.min(port.next_tx));
+                self.next = self.next.min(port.next_tx);
             }
             port.neighbour = Some(new);
         }
-        self.changes += port.count(now);
+        self.changes += port.publish_change(now);
         Ok(())
     }
 
@@ -244,7 +239,7 @@ impl Lldp {
         let port = self.ports.get(index)?;
         let view = port.neighbour.as_ref()?.view.clone();
         Some(NeighbourView {
-            several: port.several != 0,
+            several: port.second_expiry != 0,
             ..view
         })
     }

@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use dataplane::dta::{
-    Action, Condition, Config, ConfigError, Field, Mapping, Part, Repeat, SendOptions, Spread, Trigger,
-    sketches, table,
+    Action, Condition, Config, ConfigError, Field, Mapping, Part, Retransmission, SendOptions, Spread,
+    Trigger, sketches, table,
 };
 use detect::{PortRange, Prefix};
 use wire::dta::{
@@ -599,10 +599,10 @@ impl DtaSettings {
     fn build(&self, node: u32) -> Result<Config, InvalidSetting> {
         let mut config = Config {
             reporter: self.reporter.unwrap_or(node),
-            longest: self.longest.into(),
-            repeat: Repeat {
+            max_report_len: self.longest.into(),
+            retransmission: Retransmission {
                 probe: as_nanoseconds(self.probe),
-                ..Repeat::default()
+                ..Retransmission::default()
             },
             ..Config::default()
         };

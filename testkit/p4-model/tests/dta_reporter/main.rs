@@ -26,7 +26,9 @@ mod setup;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use dataplane::dta::{Config as DtaConfig, Mapping, Repeat, Reporter, Spread, SwitchReporter, Trigger};
+use dataplane::dta::{
+    Config as DtaConfig, Mapping, Reporter, Retransmission, Spread, SwitchReporter, Trigger,
+};
 use dataplane::report::Outbox;
 use dataplane::switch::{Config, Congestion, Switch, Visit};
 use dataplane::watchlist::Mode;
@@ -89,7 +91,7 @@ type Reports = Vec<(u8, Vec<u8>)>;
 /// Where reports go, and what the spread in Rust assigns to collectors other than the first.
 fn destinations(spread: &Spread, mappings: &[Both], config: &DtaConfig) -> Vec<Setup> {
     let exact = |value: u32| Key::Exact(value.into());
-    let Repeat { patience, probe } = config.repeat;
+    let Retransmission { patience, probe } = config.retransmission;
     let mut setup = vec![
         Setup::Default("retransmission", "repeat", vec![patience.into(), probe.into()]),
         entry(
@@ -154,7 +156,7 @@ impl Pair {
             .map(|index| mappings::random(rng, index))
             .collect();
         let probe = [0, 30_000, 20_000_000][rng.below(3)];
-        let repeat = Repeat {
+        let retransmission = Retransmission {
             patience: [0, 20_000, 500_000][rng.below(3)],
             probe,
         };
@@ -164,7 +166,13 @@ impl Pair {
             hops: 8,
             ..pair::watch(rng)
         };
-        Self::with(rng, program, (edges, watch), mappings, (repeat, collectors))
+        Self::with(
+            rng,
+            program,
+            (edges, watch),
+            mappings,
+            (retransmission, collectors),
+        )
     }
 
     fn with(
@@ -172,7 +180,7 @@ impl Pair {
         program: &Arc<Program>,
         (edges, watch): ((bool, bool), Watch),
         mappings: Vec<Both>,
-        (repeat, collectors): (Repeat, usize),
+        (retransmission, collectors): (Retransmission, usize),
     ) -> Self {
         let node = [7, 1 + rng.below(1000) as u32][rng.below(2)];
         let congestion = (rng.below(2) == 0).then(|| Congestion {
@@ -201,7 +209,7 @@ impl Pair {
             reporter: node,
             spread: spread.clone(),
             mappings: mappings.iter().map(|one| one.mapping.clone()).collect(),
-            repeat,
+            retransmission,
             first_sequence: rng.roll() as u16,
             ..DtaConfig::default()
         };
@@ -584,7 +592,7 @@ fn rings_that_overflow_are_the_same() {
         while !is_frequent(&both) {
             both = mappings::random(&mut rng, 0);
         }
-        let repeat = Repeat {
+        let retransmission = Retransmission {
             patience: 0,
             probe: 0,
         };
@@ -593,7 +601,7 @@ fn rings_that_overflow_are_the_same() {
             &program,
             ((true, true), every()),
             vec![both],
-            (repeat, 1),
+            (retransmission, 1),
         );
         for step in 0..450 {
             let frame = packet(&mut rng);
@@ -656,11 +664,11 @@ fn a_packet_ends_whatever_the_entries_of_mappings_say() {
     for (position, number, expected) in cases {
         let mut rng = Rng(5);
         let watched = ((true, true), every());
-        let repeat = Repeat {
+        let retransmission = Retransmission {
             patience: 0,
             probe: 0,
         };
-        let mut pair = Pair::with(&mut rng, &program, watched, Vec::new(), (repeat, 1));
+        let mut pair = Pair::with(&mut rng, &program, watched, Vec::new(), (retransmission, 1));
         let (any, ports) = (Key::Ternary(0, 0), Key::Range(0, 0xffff));
         let keys = vec![Key::Exact(1), position, any, any, any, any, ports, ports];
         insert(
@@ -792,8 +800,8 @@ fn the_model_and_bmv2_do_the_same() {
             drops: true,
             ..every()
         };
-        let (repeat, collectors) = (
-            Repeat {
+        let (retransmission, collectors) = (
+            Retransmission {
                 patience: 0,
                 probe: 0,
             },
@@ -804,7 +812,7 @@ fn the_model_and_bmv2_do_the_same() {
             &program,
             ((true, true), watch),
             mappings,
-            (repeat, collectors),
+            (retransmission, collectors),
         );
         let (mut input, mut expected) = (Vec::new(), Vec::new());
         for step in 0..60 {

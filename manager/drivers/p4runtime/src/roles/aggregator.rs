@@ -6,7 +6,7 @@ use std::time::Duration;
 use settings::{choice, section};
 use wire::aggregate::Kind;
 
-use super::{CrossConnectSettings, Role, RoleKind, Row, TimerSettings, frame, mac, micros, port};
+use super::{CrossConnectSettings, Role, RoleEntry, RoleKind, TimerSettings, frame, mac, micros, port};
 
 /// Number of registers in the program.
 const MAX_REGISTERS: u32 = 4096;
@@ -80,12 +80,12 @@ impl AggregatorSettings {
     /// A sentence with the setting's key and the problem.
     pub fn role(&self, node: u32) -> Result<Role, String> {
         self.check()?;
-        let mut rows = Vec::new();
+        let mut entries = Vec::new();
         for (number, destination) in self.destinations.iter().enumerate() {
-            rows.push(destination.row(number)?);
+            entries.push(destination.entry(number)?);
         }
-        rows.push(Row::clone_session(REST_SESSION, REST_PORT));
-        rows.push(Row::default(
+        entries.push(RoleEntry::clone_session(REST_SESSION, REST_PORT));
+        entries.push(RoleEntry::default(
             "aggregator",
             "aggregate",
             vec![
@@ -100,7 +100,7 @@ impl AggregatorSettings {
         ));
         for port in &self.listen {
             let key = vec![("udp_dport", u128::from(*port))];
-            rows.push(Row::entry("postcard_port", key, "accept_postcards", Vec::new()).last());
+            entries.push(RoleEntry::entry("postcard_port", key, "accept_postcards", Vec::new()).last());
         }
         let slots = if self.kind.node_scope() {
             self.registers
@@ -112,7 +112,7 @@ impl AggregatorSettings {
             .collect();
         Role::new(
             RoleKind::Aggregator,
-            rows,
+            entries,
             frames,
             &self.cross_connect,
             &self.timer_frames,
@@ -159,7 +159,7 @@ impl AggregatorSettings {
 
 impl DestinationSettings {
     /// Builds the entry of destination `number`.
-    fn row(&self, number: usize) -> Result<Row, String> {
+    fn entry(&self, number: usize) -> Result<RoleEntry, String> {
         let at = format!("destinations[{number}]");
         let to = self
             .to
@@ -188,7 +188,7 @@ impl DestinationSettings {
             ("dst_ip", dst),
             ("dst_port", to.port().into()),
         ];
-        Ok(Row::entry(
+        Ok(RoleEntry::entry(
             "destination",
             vec![("destination", number as u128)],
             action,

@@ -2,7 +2,7 @@
 //! through such a device, and intents do not apply to it. Its entries follow from its settings alone; together they represent
 //! the rule [`manager::device::Rule::Forwarding`].
 //!
-//! The entries use the names of the project's own programs. `crate::program` binds them to P4Info like a pipeline map's rows.
+//! The entries use the names of the project's own programs. `crate::program` binds them to P4Info like a pipeline map's templates.
 
 mod aggregator;
 mod stores;
@@ -46,12 +46,12 @@ pub struct Role {
     pub frames: Vec<Vec<u8>>,
     /// Period of the timer frames.
     pub period: Duration,
-    rows: Vec<Row>,
+    entries: Vec<RoleEntry>,
 }
 
 /// An entry of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct RoleEntry {
     /// Step in which the entry is written. Removals go in reverse order.
     pub(crate) step: u8,
     pub(crate) form: Form,
@@ -81,7 +81,7 @@ pub(crate) enum Form {
 /// Values of fields or parameters, each with its name.
 pub(crate) type Numbers = Vec<(&'static str, u128)>;
 
-impl Row {
+impl RoleEntry {
     fn entry(table: &'static str, key: Numbers, action: &'static str, params: Numbers) -> Self {
         Self {
             step: 1,
@@ -130,15 +130,15 @@ impl Row {
 }
 
 impl Role {
-    pub(crate) fn rows(&self) -> &[Row] {
-        &self.rows
+    pub(crate) fn entries(&self) -> &[RoleEntry] {
+        &self.entries
     }
 
     /// Returns the numbers of table entries, multicast groups and clone sessions.
     pub fn size(&self) -> [usize; 3] {
         let mut size = [0; 3];
-        for row in &self.rows {
-            let index = match row.form {
+        for entry in &self.entries {
+            let index = match entry.form {
                 Form::Table { .. } => 0,
                 Form::Group { .. } => 1,
                 Form::Clone { .. } => 2,
@@ -151,7 +151,7 @@ impl Role {
     /// Completes the role by the entries that all roles have: forwarding of other packets, and ports of timer frames.
     fn new(
         kind: RoleKind,
-        mut rows: Vec<Row>,
+        mut entries: Vec<RoleEntry>,
         frames: Vec<Vec<u8>>,
         ports: &[CrossConnectSettings],
         timer: &TimerSettings,
@@ -160,20 +160,25 @@ impl Role {
             let from = port(connect.from, "from")?;
             let to = port(connect.to, "to")?;
             let key = vec![("ingress_port", from.into())];
-            rows.push(Row::entry("other", key, "forward", vec![("port", to.into())]));
+            entries.push(RoleEntry::entry(
+                "other",
+                key,
+                "forward",
+                vec![("port", to.into())],
+            ));
         }
         let period = timer.every.unwrap_or_default();
         let frames = if timer.every.is_some() { frames } else { Vec::new() };
         timer.check(frames.len() as u64)?;
         for one in &timer.ports {
             let key = vec![("ingress_port", port(*one, "timer_frames.ports")?.into())];
-            rows.push(Row::entry("timer_port", key, "accept_timer", Vec::new()));
+            entries.push(RoleEntry::entry("timer_port", key, "accept_timer", Vec::new()));
         }
         Ok(Self {
             kind,
             frames,
             period,
-            rows,
+            entries,
         })
     }
 }

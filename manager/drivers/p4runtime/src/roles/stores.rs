@@ -6,7 +6,7 @@ use settings::{choice, section};
 use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, Ring, SketchKind, postcard_stride, slot_stride};
 
-use super::{Row, frame, micros};
+use super::{RoleEntry, frame, micros};
 
 /// Maximum number of 4-byte words that the program writes at once.
 const WORDS: u64 = 16;
@@ -191,7 +191,7 @@ pub(super) struct RegisterUse {
     sketches: u32,
     words: u64,
     columns: u64,
-    pub(super) rows: Vec<Row>,
+    pub(super) entries: Vec<RoleEntry>,
     pub(super) frames: Vec<Vec<u8>>,
 }
 
@@ -209,7 +209,7 @@ impl RegisterUse {
             return Err("a store has an `id` of 16 bits".to_owned());
         }
         self.geometry(collector, offer, waits)?;
-        if self.rows.len() > STORES {
+        if self.entries.len() > STORES {
             return Err(format!(
                 "the program has room for {STORES} stores and lists of all collectors"
             ));
@@ -254,7 +254,7 @@ impl RegisterUse {
     }
 
     fn store(&mut self, key: super::Numbers, action: &'static str, params: super::Numbers) {
-        self.rows.push(Row::entry("store", key, action, params));
+        self.entries.push(RoleEntry::entry("store", key, action, params));
     }
 
     /// Adds a timer frame: collector, DTA opcode in the upper nibble, index, and store or list id.

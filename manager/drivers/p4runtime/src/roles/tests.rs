@@ -115,9 +115,9 @@ fn an_aggregator_is_entries() {
     assert_eq!(entries("aggregator", role), expected);
     let aggregate = aggregator(AGGREGATOR)
         .unwrap()
-        .rows()
+        .entries()
         .iter()
-        .find_map(|row| match &row.form {
+        .find_map(|entry| match &entry.form {
             Form::Table {
                 table: "aggregator",
                 params,

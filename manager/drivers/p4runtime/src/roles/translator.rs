@@ -8,7 +8,7 @@ use settings::section;
 use settings::values::Rate;
 
 use super::stores::{Offer, RegisterUse, StoreSettings, Waits};
-use super::{CrossConnectSettings, Role, RoleKind, Row, TimerSettings, ipv4, mac, micros, port};
+use super::{CrossConnectSettings, Role, RoleEntry, RoleKind, TimerSettings, ipv4, mac, micros, port};
 
 /// Capacities of the program: collectors, sequences (one per reporter and collector), and senders.
 const COLLECTORS: usize = 16;
@@ -132,14 +132,14 @@ impl TranslatorSettings {
             self.sketch_timeout,
             self.sketch_columns,
         )?;
-        let mut rows = self.limits()?;
+        let mut entries = self.limits()?;
         let mut registers = RegisterUse::default();
         let mut destinations = BTreeSet::new();
         for (number, collector) in self.collectors.iter().enumerate() {
             let at = format!("collectors[{number}]");
             let link = collector.link().map_err(|error| format!("{at}.{error}"))?;
-            let entries = collector.rows(number as u8, &link);
-            rows.extend(entries.map_err(|error| format!("{at}.{error}"))?);
+            let link_entries = collector.entries(number as u8, &link);
+            entries.extend(link_entries.map_err(|error| format!("{at}.{error}"))?);
             for (index, store) in link.stores.iter().enumerate() {
                 registers
                     .add(number as u8, store, &waits)
@@ -153,11 +153,11 @@ impl TranslatorSettings {
                 ));
             }
         }
-        check_duplicates(&registers.rows)?;
-        rows.append(&mut registers.rows);
+        check_duplicates(&registers.entries)?;
+        entries.append(&mut registers.entries);
         Role::new(
             RoleKind::Translator,
-            rows,
+            entries,
             registers.frames,
             &self.cross_connect,
             &self.timer_frames,
@@ -179,7 +179,7 @@ impl TranslatorSettings {
     }
 
     /// Builds the entries for rate limits, sequence tracking, reporters and senders.
-    fn limits(&self) -> Result<Vec<Row>, String> {
+    fn limits(&self) -> Result<Vec<RoleEntry>, String> {
         let cost = cost(self.reporter_rate);
         let burst = u128::from(cost) * u128::from(self.reporter_burst);
         if burst >= 1 << 62 {
@@ -187,8 +187,8 @@ impl TranslatorSettings {
                 "reporter_burst: it takes longer than 19 hours at `reporter_rate`; write less".to_owned(),
             );
         }
-        let mut rows = vec![
-            Row::default(
+        let mut entries = vec![
+            RoleEntry::default(
                 "limits",
                 "limit_by",
                 vec![
@@ -200,7 +200,7 @@ impl TranslatorSettings {
                     ("copies_at_2", 1),
                 ],
             ),
-            Row::default(
+            RoleEntry::default(
                 "tracking",
                 "track_by",
                 vec![
@@ -213,14 +213,14 @@ impl TranslatorSettings {
         ];
         for number in &self.report_ports {
             let number = port(*number, "report_ports")?;
-            rows.push(Row::clone_session(REPLY_SESSION + number, number));
+            entries.push(RoleEntry::clone_session(REPLY_SESSION + number, number));
         }
-        self.reporters(&mut rows)?;
-        Ok(rows)
+        self.reporters(&mut entries)?;
+        Ok(entries)
     }
 
     /// Adds the entries of reporters and senders.
-    fn reporters(&self, rows: &mut Vec<Row>) -> Result<(), String> {
+    fn reporters(&self, entries: &mut Vec<RoleEntry>) -> Result<(), String> {
         let sequences = self.reporters.len() * self.collectors.len();
         if sequences > REPORTERS {
             return Err(format!(
@@ -245,7 +245,7 @@ impl TranslatorSettings {
                 let key = vec![("collector", collector as u128), ("reporter", reporter.id.into())];
                 let sequence = collector * self.reporters.len() + index;
                 let params = vec![("index", sequence as u128), ("address", address.to_bits().into())];
-                rows.push(Row::entry("reporter", key, "track", params));
+                entries.push(RoleEntry::entry("reporter", key, "track", params));
             }
         }
         if let Some(all) = &self.senders {
@@ -259,7 +259,7 @@ impl TranslatorSettings {
         }
         for (index, sender) in senders.into_iter().enumerate() {
             let key = vec![("ipv4_src", sender.to_bits().into())];
-            rows.push(Row::entry(
+            entries.push(RoleEntry::entry(
                 "sender",
                 key,
                 "count_sender",
@@ -297,13 +297,13 @@ impl CollectorSettings {
     }
 
     /// Builds the entries of collector `number`, except for its stores.
-    fn rows(&self, number: u8, link: &CollectorLink) -> Result<Vec<Row>, String> {
+    fn entries(&self, number: u8, link: &CollectorLink) -> Result<Vec<RoleEntry>, String> {
         let source_mac = mac(&self.source_mac).map_err(|error| format!("source_mac: {error}"))?;
         let next_mac = mac(&self.mac).map_err(|error| format!("mac: {error}"))?;
         let to = port(self.port, "port")?;
         let source = ipv4(self.source, "source")?;
         let [unreliable, reliable, own] = link.queue_pairs;
-        let mut rows = groups(number, to);
+        let mut entries = groups(number, to);
         for (index, queue_pair) in [unreliable, reliable].into_iter().enumerate() {
             let params = vec![
                 ("src_mac", source_mac.into()),
@@ -316,7 +316,7 @@ impl CollectorSettings {
                 ),
                 ("queue_pair", queue_pair.into()),
             ];
-            rows.push(Row::entry(
+            entries.push(RoleEntry::entry(
                 "queue_pair",
                 vec![("queue_pair", u128::from(number) * 2 + index as u128)],
                 "send_to",
@@ -327,7 +327,7 @@ impl CollectorSettings {
             ("ipv4_src", link.address.to_bits().into()),
             ("queue_pair", own.into()),
         ];
-        rows.push(Row::entry(
+        entries.push(RoleEntry::entry(
             "answer",
             key,
             "resynchronise",
@@ -340,7 +340,7 @@ impl CollectorSettings {
                 ("byte", cost(bytes).into()),
                 ("burst", u128::from(BURST) << 16),
             ];
-            rows.push(Row::entry(
+            entries.push(RoleEntry::entry(
                 "collector_rate",
                 vec![("collector", number.into())],
                 "meter_by",
@@ -348,20 +348,21 @@ impl CollectorSettings {
             ));
         }
         let key = vec![("ipv4_dst", self.reports_to(link)?.to_bits().into())];
-        rows.push(Row::entry("collector", key, "translate", vec![("collector", number.into())]).last());
-        Ok(rows)
+        entries
+            .push(RoleEntry::entry("collector", key, "translate", vec![("collector", number.into())]).last());
+        Ok(entries)
     }
 }
 
 /// Builds the multicast groups of a collector behind `port`: for one to five copies of an operation, and for one operation
 /// whose packet is processed again.
-fn groups(number: u8, port: u32) -> Vec<Row> {
+fn groups(number: u8, port: u32) -> Vec<RoleEntry> {
     let first = u32::from(number) * 8;
     let (group, replica) = AGAIN;
-    let mut groups: Vec<Row> = (1..group)
-        .map(|copies| Row::group(first + copies, (1..=copies).map(|copy| (port, copy)).collect()))
+    let mut groups: Vec<RoleEntry> = (1..group)
+        .map(|copies| RoleEntry::group(first + copies, (1..=copies).map(|copy| (port, copy)).collect()))
         .collect();
-    groups.push(Row::group(first + group, vec![(port, 1), (port, replica)]));
+    groups.push(RoleEntry::group(first + group, vec![(port, 1), (port, replica)]));
     groups
 }
 
@@ -371,10 +372,10 @@ fn cost(rate: u64) -> u64 {
 }
 
 /// Checks that the stores of each kind have different ids, and the lists, too.
-fn check_duplicates(rows: &[Row]) -> Result<(), String> {
+fn check_duplicates(entries: &[RoleEntry]) -> Result<(), String> {
     let mut keys = BTreeSet::new();
-    for row in rows {
-        let super::Form::Table { key, .. } = &row.form else {
+    for entry in entries {
+        let super::Form::Table { key, .. } = &entry.form else {
             continue;
         };
         if !keys.insert(key) {

@@ -95,35 +95,24 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
         cursor = begin(&start, &files, &mut source) => cursor,
         _ = stopped.wait_for(|stopped| *stopped) => return,
     };
-    let Start {
-        topic,
-        partition,
-        status,
-        tables,
-        destination,
-        settings,
-        timeout,
-        space,
-        ..
-    } = start;
-    let delivery = Delivery::new(settings, cursor, runtime::host::seed());
-    let client = Some(Client::new(destination.clone()));
-    let scout = Some(Source::new(topic.clone(), partition));
+    let delivery = Delivery::new(start.settings, cursor, runtime::host::seed());
+    let client = Some(Client::new(start.destination.clone()));
+    let scout = Some(Source::new(start.topic.clone(), start.partition));
     let mut route = Partition {
         delivery,
         client,
         source: Some(source),
         scout,
-        topic,
-        partition,
+        topic: start.topic,
+        partition: start.partition,
         files: Arc::new(files),
-        status,
-        tables,
-        destination,
-        timeout,
+        status: start.status,
+        tables: start.tables,
+        destination: start.destination,
+        timeout: start.timeout,
         end: None,
         origin: cursor.settled,
-        space,
+        space: start.space,
         reservation: None,
     };
     drive(&mut route, stopped).await;
@@ -137,8 +126,8 @@ async fn begin(start: &Start, files: &Files, source: &mut Source) -> Cursor {
             Ok(None) => source.edge(start.latest).await,
             Err(words) => Err(words),
         };
-        let saved = edge.and_then(|row| {
-            let cursor = outlet::begin(row, random()?);
+        let saved = edge.and_then(|offset| {
+            let cursor = outlet::begin(offset, random()?);
             files.save(&cursor).map(|()| cursor)
         });
         match saved {

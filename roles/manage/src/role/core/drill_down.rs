@@ -197,39 +197,29 @@ impl Core {
 
 /// Returns a drill-down in the form of `[[intents]]`.
 fn body(intent: &Intent) -> Value {
-    let Intent {
-        name,
-        flows,
-        both_directions,
-        watch,
-        mode,
-        at,
-        priority,
-        ..
-    } = intent;
     let mut keys: Map<String, Value> = [
-        ("src", flows.src.iter().map(ToString::to_string).collect()),
-        ("dst", flows.dst.iter().map(ToString::to_string).collect()),
-        ("sport", port_texts(&flows.sport)),
-        ("dport", port_texts(&flows.dport)),
+        ("src", intent.flows.src.iter().map(ToString::to_string).collect()),
+        ("dst", intent.flows.dst.iter().map(ToString::to_string).collect()),
+        ("sport", port_texts(&intent.flows.sport)),
+        ("dport", port_texts(&intent.flows.dport)),
     ]
     .into_iter()
     .filter(|(_, texts): &(_, Vec<String>)| !texts.is_empty())
     .map(|(key, texts)| (key.to_owned(), json!(texts)))
     .collect();
-    if !flows.proto.is_empty() {
-        keys.insert("proto".to_owned(), json!(flows.proto));
+    if !intent.flows.proto.is_empty() {
+        keys.insert("proto".to_owned(), json!(intent.flows.proto));
     }
-    let watch: Vec<String> = watch.iter().map(ToString::to_string).collect();
-    let mut body = json!({"name": name, "match": keys, "watch": watch, "priority": priority});
-    if *both_directions {
+    let watch: Vec<String> = intent.watch.iter().map(ToString::to_string).collect();
+    let mut body = json!({"name": intent.name, "match": keys, "watch": watch, "priority": intent.priority});
+    if intent.both_directions {
         body["both_directions"] = json!(true);
     }
-    if let Some(mode) = mode {
+    if let Some(mode) = intent.mode {
         body["mode"] = json!(mode.name());
     }
-    if !at.edges.is_empty() {
-        body["at"] = json!({"edges": at.edges});
+    if !intent.at.edges.is_empty() {
+        body["at"] = json!({"edges": intent.at.edges});
     }
     body
 }
