@@ -386,33 +386,6 @@ fn a_rule_looks_at_its_flows_only() {
     assert_eq!(rules, [0b100, 0b110, 0b100, 0b001]);
 }
 
-/// The word of a level-2 interface may be that of the two interfaces of level 1, here 1 and 5.
-#[test]
-fn a_hop_that_reports_level_2_after_level_1_has_another_port() {
-    let mut bench = Bench::new(config());
-    let mut deliver = |seq, ports, level_2| {
-        let hop = testkit::reports::Node {
-            ports,
-            level_2,
-            ..node(1)
-        };
-        let sent = Sent {
-            seq,
-            bitmap: 0xff00,
-            hops: vec![hop],
-            ..Sent::default()
-        };
-        bench.deliver(&Sent::v20(&[sent]));
-        bench.collected()
-    };
-    deliver(0, (1, 5), None);
-    assert_eq!(
-        deliver(1, (1, 0xffff), Some(0x1_0005)),
-        "new link_utilization node=1 if=65541 500\nnew queue_occupancy node=1 if=65541 queue=0 10\n"
-    );
-    assert_eq!(deliver(2, (1, 5), None), "", "both are known");
-}
-
 /// The rule events for these queues of the middle hop in each report; `None`: not reported.
 fn reported_of_queues(bench: &mut Bench, queues: &[Option<u32>]) -> String {
     let mut collected = String::new();
