@@ -67,9 +67,9 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
     };
     let text = params.text("text").unwrap_or_default().to_owned();
     let cursor = params.number::<usize>("at")?.unwrap_or(usize::MAX);
-    let load_names = names::loader(&context);
+    let loaded = names::load(&context).await?;
     page::make(&context, move || {
-        let names = Names::from(load_names());
+        let names = Names::from(loaded);
         let fault = Filter::parse(&text, view, &names).err();
         let fault = fault.map(|fault| fault_view(&text, fault.position, fault.length, fault.message));
         let end = byte_offset(&text, cursor);

@@ -10,16 +10,17 @@ use super::{
     context::Context,
     page::{self, Prepared},
     params::NoParams,
+    query::internal_error,
     refusal::Refusal,
 };
 use view::NamesView;
 
 /// Returns the names of nodes, interfaces, hosts and drop reasons.
 pub(crate) async fn names(State(context): State<Arc<Context>>, _: NoParams) -> Result<Prepared, Refusal> {
-    let load = loader(&context);
+    // Before the permit of a large response, which other pages wait for: the manager may be slow.
+    let mut view = load(&context).await?;
     let dns = context.dns.clone();
     page::make(&context, move || {
-        let mut view = load();
         if let Some(dns) = dns {
             view.add_hosts(dns.names(), "dns");
         }
@@ -40,6 +41,12 @@ pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
         .devices()
         .map(|device| (device.node, device.labels.clone()))
         .collect()
+}
+
+/// Loads the names without DNS.
+pub(super) async fn load(context: &Arc<Context>) -> Result<NamesView, Refusal> {
+    let loaded = tokio::task::spawn_blocking(loader(context)).await;
+    loaded.map_err(|_| internal_error())
 }
 
 /// Returns a function that loads the names without DNS. It waits for the manager, so call it on a blocking thread.

@@ -216,17 +216,22 @@ impl QueryRunner {
 
     /// Runs the query and waits, with a progress line, for its rows.
     fn run(&self, query: &StoreQuery) -> Result<Rows, CliError> {
-        let _waiting = Waiting::on(format!("querying, at most {}", units::clock(query.timeout)));
         let (runtime, pool) = match self {
             Self::Local { runtime, pool } => (runtime, pool),
             Self::Remote(client) => {
+                let _waiting = Waiting::on("querying".into());
                 let start = Instant::now();
-                return ask(client, query).map_err(|error| match start.elapsed() < query.timeout {
-                    true => error.into(),
-                    false => CliError::new(format!("no response in {:?}; raise --timeout", query.timeout)),
+                return ask(client, query).map_err(|error| match &error {
+                    client::Error::Unreachable { source, .. }
+                        if source.kind() == io::ErrorKind::TimedOut && start.elapsed() >= query.timeout =>
+                    {
+                        CliError::new(format!("no response in {:?}; raise --timeout", query.timeout))
+                    }
+                    _ => error.into(),
                 });
             }
         };
+        let _waiting = Waiting::on(format!("querying, at most {}", units::clock(query.timeout)));
         let request = Request {
             sql: query.sql.clone(),
             from: query.from,

@@ -179,14 +179,15 @@ impl Names {
         &self.drop_reasons
     }
 
-    /// Returns the names of nodes, sorted.
+    /// Returns the different names of nodes, sorted.
     pub fn node_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.nodes.values().map(String::as_str).collect();
         names.sort_unstable();
+        names.dedup();
         names
     }
 
-    /// Returns the id of the node with this name, or `None` if there is none.
+    /// Returns the id of the node with this name, or `None` if there is none; of several, the lowest.
     pub fn node_id(&self, name: &str) -> Option<u32> {
         let mut nodes = self.nodes.iter();
         nodes.find_map(|(id, known)| (known == name).then_some(*id))

@@ -85,7 +85,8 @@ impl PastCollector {
         let mut now = start;
         // Real time passes during the simulation. It continues up to the present, so that the history has no gap. A machine
         // that simulates slower than real time stops after twice the span.
-        while now < nic::time::now().min(start + 2 * past) && !stop.load(Ordering::Relaxed) {
+        let end = start + 2 * past;
+        while now < nic::time::now().min(end) && !stop.load(Ordering::Relaxed) {
             now += TICK;
             network.run_until(now, self);
             self.collector.tick(now, &mut self.store_writer);
@@ -93,7 +94,10 @@ impl PastCollector {
             progress.at(now - start, self.datagrams);
             if writes_lines && now - start >= next_line {
                 next_line += past / LINES;
-                terminal::note(progress_line(now - start, nic::time::now() - start));
+                terminal::note(progress_line(
+                    now - start,
+                    nic::time::now().clamp(start, end) - start,
+                ));
             }
         }
         self.collector.finish(now, &mut self.store_writer);

@@ -6,7 +6,7 @@ import { names } from '../lib/names';
 export function rowName(row: Pick<HeatRow, 'node' | 'queue' | 'interface'>): string {
   const node = row.node === null ? '?' : names.node(row.node);
   const port = row.interface === null ? '' : names.interface(row.node, row.interface);
-  if (row.queue === null) return port === '' ? node : `${node} ${port}`;
+  if (row.queue === null) return port === '' ? node : `${node} interface ${port}`;
   return port === '' ? `${node} queue ${row.queue}` : `${node} interface ${port} queue ${row.queue}`;
 }
 

@@ -133,7 +133,7 @@ const MAX_QUEUES = 8;
 
 type Queue = Node['queues'][number];
 
-/** The fullest queues now; of equal ones, and of those of a past time, the ones that were fullest. */
+/** The fullest queues, by occupancy, then by the greatest occupancy. */
 function fullest(queues: readonly Queue[]): Queue[] {
   const by = (a: Queue, b: Queue): number =>
     (b.occupancy ?? 0) - (a.occupancy ?? 0) || (b.max ?? 0) - (a.max ?? 0);
@@ -202,7 +202,7 @@ function nodeFacts(node: Node): Fact[] {
     return [queueName(node.node, one), `${count(occupancy)}, max ${count(max)} ${unit}`];
   });
   const rest = node.queues.length - queues.length;
-  if (rest > 0) queues.push(['other queues', `${exact(rest)}, not fuller than these`]);
+  if (rest > 0) queues.push(['other queues', `${exact(rest)} more, none fuller`]);
   return [
     ...latency,
     ...queues,
