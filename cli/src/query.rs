@@ -219,7 +219,7 @@ impl QueryRunner {
         let (runtime, pool) = match self {
             Self::Local { runtime, pool } => (runtime, pool),
             Self::Remote(client) => {
-                let _waiting = Waiting::on("querying".into());
+                let _waiting = Waiting::on("querying");
                 let start = Instant::now();
                 return ask(client, query).map_err(|error| match &error {
                     client::Error::Unreachable { source, .. }
