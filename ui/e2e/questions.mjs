@@ -206,7 +206,7 @@ async function whatIsWrong(person) {
   await until(
     page,
     facts,
-    (text) => /queue occupancy .* > .* at (spine1 queue 4|leaf\d queue 3)/.test(text),
+    (text) => /queue occupancy .* > .* at (spine1|leaf\d) interface \S+ queue [34]/.test(text),
     'why it began',
   );
   await until(
