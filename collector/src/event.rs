@@ -131,7 +131,7 @@ pub struct Location {
     pub node: Option<u32>,
     /// The egress interface, of a link or of a queue.
     pub interface: Option<u32>,
-    /// The queue, of the node or of the egress interface.
+    /// The queue: of the egress interface, or of the node if no interface is known.
     pub queue: Option<u8>,
 }
 

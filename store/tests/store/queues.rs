@@ -110,7 +110,7 @@ fn a_heat_map_has_the_greatest_value_of_each_part_the_worst_queue_first() {
         };
         assert_eq!(of(location), expected);
     }
-    // Values of a port of its own are not those of packets that carry none.
+    // These rows have no interface, so a location with one selects none of them.
     let port = Location {
         interface: Some(2),
         ..queue_3

@@ -196,7 +196,7 @@ fn crc_before(frame: &[u8], tail_len: usize) -> Option<u32> {
     let (covered, icrc) = frame.split_last_chunk::<ICRC_LEN>()?;
     let (_, tail) = covered.split_at_checked(covered.len().checked_sub(tail_len)?)?;
     Some(tail.iter().rev().fold(!u32::from_le_bytes(*icrc), |crc, byte| {
-        // One step back per bit: the bit that was shifted out tells whether the polynomial was added.
+        // Undoes one bit at a time: its highest bit tells whether the polynomial was added.
         let register = (0..8).fold(crc, |crc, _| match crc >> 31 {
             1 => (crc ^ POLYNOMIAL) << 1 | 1,
             _ => crc << 1,

@@ -800,13 +800,11 @@ fn the_model_and_bmv2_do_the_same() {
             drops: true,
             ..every()
         };
-        let (retransmission, collectors) = (
-            Retransmission {
-                patience: 0,
-                probe: 0,
-            },
-            if is_dropped { 1 } else { 3 },
-        );
+        let retransmission = Retransmission {
+            patience: 0,
+            probe: 0,
+        };
+        let collectors = if is_dropped { 1 } else { 3 };
         let mut pair = Pair::with(
             &mut rng,
             &program,
