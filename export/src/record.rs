@@ -253,7 +253,7 @@ pub enum Record {
     /// A record of `drops`.
     Drop(Box<Drop>),
     /// A record of `losses`.
-    Loss(Box<Loss>),
+    Loss(Box<LossRecord>),
     /// A record of `alerts`.
     Alert(Box<Alert>),
     /// A record of `hops`.
@@ -316,6 +316,35 @@ impl std::ops::Deref for RollupPart {
 impl std::ops::DerefMut for RollupPart {
     fn deref_mut(&mut self) -> &mut Rollup {
         &mut self.rollup
+    }
+}
+
+/// A stored loss record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LossRecord {
+    /// The counts, and the sender to which they belong.
+    pub loss: Loss,
+    /// Number in the store, which is unique among its losses; 0 if it has none. A sender may have several streams, and a stream
+    /// several losses at one time, so time and sender do not identify a record.
+    pub number: u64,
+}
+
+impl LossRecord {
+    /// Returns the ID of the record. One without a number has the ID that earlier versions gave it.
+    pub fn id(&self) -> u64 {
+        let node = self.node.map_or(u64::MAX, u64::from);
+        let numbers = [node, self.hw_id.into()];
+        let number = Some(self.number).filter(|number| *number != 0);
+        let sender = u64_words(&self.source).chain(numbers);
+        hash([self.ts].into_iter().chain(sender).chain(number))
+    }
+}
+
+impl std::ops::Deref for LossRecord {
+    type Target = Loss;
+
+    fn deref(&self) -> &Loss {
+        &self.loss
     }
 }
 
@@ -498,11 +527,7 @@ impl Record {
             Self::Hop(one) => hash([one.report, one.hop.into()]),
             Self::Rollup(one) => one.id(),
             Self::Flow(one) => hash([flow_id(Some(&one.0.flow)), one.0.last_seen]),
-            Self::Loss(one) => {
-                let node = one.node.map_or(u64::MAX, u64::from);
-                let numbers = [node, one.hw_id.into()];
-                hash([one.ts].into_iter().chain(u64_words(&one.source)).chain(numbers))
-            }
+            Self::Loss(one) => one.id(),
         }
     }
 

@@ -546,7 +546,8 @@ fn encode(base: u64, entries: &[Entry], apart: u64) -> Vec<u8> {
                     lost,
                     ..testkit::records::loss(lost * apart, Some(1))
                 };
-                protobuf::write(&export::record::Record::Loss(Box::new(loss)), "c1", &mut value);
+                let record = export::record::LossRecord { loss, number: 0 };
+                protobuf::write(&export::record::Record::Loss(Box::new(record)), "c1", &mut value);
             }
         }
         let mut record = vec![0];

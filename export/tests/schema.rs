@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
 use detect::Metric;
 use export::hop::Hop;
-use export::record::{Alert, COMMON, EventRecord, Record, RollupPart, Stream};
+use export::record::{Alert, COMMON, EventRecord, LossRecord, Record, RollupPart, Stream};
 use export::{json, protobuf};
 use serde_json::json;
 
@@ -120,7 +120,7 @@ fn drop_of() -> Record {
 
 fn loss() -> Record {
     let source = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
-    Record::Loss(Box::new(Loss {
+    let loss = Loss {
         ts: 9,
         node: None,
         source,
@@ -128,7 +128,8 @@ fn loss() -> Record {
         lost: 4,
         reordered: 0,
         duplicated: 1,
-    }))
+    };
+    Record::Loss(Box::new(LossRecord { loss, number: 0 }))
 }
 
 fn read_json(record: &Record) -> serde_json::Value {

@@ -74,8 +74,8 @@ pub enum StoredRecord {
     Flow(FlowState),
     /// A report of a dropped packet.
     Drop(Drop),
-    /// Reports that were lost.
-    Loss(Loss),
+    /// Reports that were lost, with the number of the record in the stream, which is unique in this store.
+    Loss(Loss, u64),
 }
 
 /// Records between two positions.
@@ -598,7 +598,7 @@ impl OpenFile {
                 builder.chunk.expired += (end - unread.number).max(0).cast_unsigned();
                 break;
             };
-            if let StoredRecord::Rollup(_, number) = &mut record {
+            if let StoredRecord::Rollup(_, number) | StoredRecord::Loss(_, number) = &mut record {
                 *number = unread.number.max(0).cast_unsigned();
             }
             builder.push(record);
@@ -692,7 +692,8 @@ impl FileNames {
                 let flows = [self.flow(conn, row.get(0)?)?, self.flow(conn, row.get(8)?)?];
                 StoredRecord::Drop(drop_at(row, 1, flows, id)?)
             }
-            Stream::Losses => StoredRecord::Loss(loss(row)?),
+            // The number comes from the run.
+            Stream::Losses => StoredRecord::Loss(loss(row)?, 0),
         })
     }
 
@@ -788,7 +789,7 @@ impl StoredRecord {
                 event.path.len() + event.first.as_ref().map_or(0, |first| first.hop_latencies.len())
             }
             Self::Flow(state) => state.path.len(),
-            Self::Rollup(..) | Self::Drop(_) | Self::Loss(_) => 0,
+            Self::Rollup(..) | Self::Drop(_) | Self::Loss(..) => 0,
         };
         size_of::<Self>() + path * size_of::<u32>()
     }

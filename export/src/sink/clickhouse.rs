@@ -473,7 +473,7 @@ pub fn code(body: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{EventRecord, Record};
+    use crate::record::{EventRecord, LossRecord, Record};
     use collector::{
         Event, Loss,
         event::{Basis, Kind},
@@ -482,7 +482,7 @@ mod tests {
     use wire::FlowKey;
 
     fn loss() -> Record {
-        Record::Loss(Box::new(Loss {
+        let loss = Loss {
             ts: 1_795_269_600_000_000_007,
             node: Some(3),
             source: std::net::Ipv4Addr::new(10, 0, 0, 9).to_ipv6_mapped().octets(),
@@ -490,7 +490,8 @@ mod tests {
             lost: 5,
             reordered: 0,
             duplicated: 1,
-        }))
+        };
+        Record::Loss(Box::new(LossRecord { loss, number: 0 }))
     }
 
     fn sink() -> ClickHouse {

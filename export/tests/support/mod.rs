@@ -4,7 +4,7 @@ use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
 use detect::Metric;
 use export::Outcome;
 use export::hop::Hop;
-use export::record::{Alert, EventRecord, Record, RollupPart, Stream};
+use export::record::{Alert, EventRecord, LossRecord, Record, RollupPart, Stream};
 use export::sink::{Batch, HttpSink, Request, Response};
 
 /// 2026-11-26T01:00:00Z, ns.
@@ -173,7 +173,7 @@ pub(crate) fn dropped() -> Record {
 pub(crate) fn loss() -> Record {
     let source = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
     let (lost, reordered, duplicated) = (4, 0, 1);
-    Record::Loss(Box::new(Loss {
+    let loss = Loss {
         ts: T,
         node: None,
         source,
@@ -181,7 +181,8 @@ pub(crate) fn loss() -> Record {
         lost,
         reordered,
         duplicated,
-    }))
+    };
+    Record::Loss(Box::new(LossRecord { loss, number: 0 }))
 }
 
 /// Calls `each` with a batch of these records.

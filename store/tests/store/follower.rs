@@ -92,7 +92,7 @@ fn records_of_every_kind_read_back_as_they_were_stored() {
         expected[3].push(StoredRecord::Drop(one));
         let one = loss(ts, (n > 1).then_some(3));
         batch.loss(&one);
-        expected[4].push(StoredRecord::Loss(one));
+        expected[4].push(StoredRecord::Loss(one, 0));
     }
     let empty = bare(START);
     batch.event(&empty, &[]);
@@ -107,9 +107,9 @@ fn records_of_every_kind_read_back_as_they_were_stored() {
     let mut follower = Follower::new(dir.path());
     for (stream, mut expected) in Stream::ALL.into_iter().zip(expected) {
         let chunk = all(&mut follower, stream, StreamPosition::default());
-        // Each rollup has a number of its own, also after a count of other files.
+        // Each rollup and each loss has a number of its own, also after a count of other files.
         for (one, at) in expected.iter_mut().zip(chunk.end.base..) {
-            if let StoredRecord::Rollup(_, number) = one {
+            if let StoredRecord::Rollup(_, number) | StoredRecord::Loss(_, number) = one {
                 *number = at;
             }
         }

@@ -112,6 +112,7 @@ pub(super) fn line(record: &Record, collector: &str, words: &str) -> Vec<u8> {
 mod tests {
     use super::*;
     use export::Position;
+    use export::record::LossRecord;
     use testkit::records::{Dir, loss};
 
     #[test]
@@ -135,7 +136,10 @@ mod tests {
     fn what_is_rejected_is_kept_with_the_words_up_to_a_limit() {
         let dir = Dir::new("export-rejected");
         let files = Files::new(dir.path(), "lake", Stream::Losses, 1000);
-        let record = Record::Loss(Box::new(loss(7, Some(1))));
+        let record = Record::Loss(Box::new(LossRecord {
+            loss: loss(7, Some(1)),
+            number: 0,
+        }));
         let mut kept = 0;
         while files.keep(&line(&record, "c", "no \"such\" column")).is_ok() {
             kept += 1;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use export::{
     Position,
-    record::{Alert, EventRecord, Record, RollupPart, Stream},
+    record::{Alert, EventRecord, LossRecord, Record, RollupPart, Stream},
 };
 use store::{EventRow, FlowState, StoredRecord, StreamPosition};
 
@@ -51,6 +51,6 @@ pub(super) fn record(stream: Stream, stored: StoredRecord) -> Option<Record> {
         StoredRecord::Rollup(rollup, part) => Record::Rollup(Box::new(RollupPart { rollup, part, nth: 0 })),
         StoredRecord::Flow(FlowState { row, path }) => Record::Flow(Box::new((row, path))),
         StoredRecord::Drop(drop) => Record::Drop(Box::new(drop)),
-        StoredRecord::Loss(loss) => Record::Loss(Box::new(loss)),
+        StoredRecord::Loss(loss, number) => Record::Loss(Box::new(LossRecord { loss, number })),
     })
 }

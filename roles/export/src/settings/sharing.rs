@@ -132,7 +132,7 @@ mod tests {
     use detect::Metric;
     use export::{
         hop::Hop,
-        record::{Alert, EventRecord, Record, RollupPart},
+        record::{Alert, EventRecord, LossRecord, Record, RollupPart},
         sink::{Batch, parquet},
     };
     use store::{EventRow, FlowState, StoredRecord};
@@ -253,7 +253,10 @@ mod tests {
             }
             Stream::Losses => {
                 let one = loss(event.ts, Some(7));
-                (Record::Loss(Box::new(one)), StoredRecord::Loss(one).bytes())
+                (
+                    Record::Loss(Box::new(LossRecord { loss: one, number })),
+                    StoredRecord::Loss(one, number).bytes(),
+                )
             }
             Stream::Hops => {
                 let one = hop(&event);
