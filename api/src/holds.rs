@@ -4,24 +4,32 @@
 //! tell them apart:
 //! - while reports arrive, the latest value is stored at intervals; if it is missing for longer, the flow was silent;
 //! - rollups have the greatest hop latency of all flows per node and second. If the flow's latency at a node is well above
-//!   that maximum, none of its packets passed in that second.
+//!   that maximum, none of its packets passed in that second. A flow that reports every few seconds has such seconds between its
+//!   reports, so they show a silence only if they last for many times the mean interval of its reports, which rollups have by
+//!   the minute.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
 use detect::Metric;
 use store::{FlowHistory, FlowPoint, RollupFilter};
+use wire::FlowKey;
 
 use super::refusal::Refusal;
 use history::{History, Permit};
 
 const SECOND: u64 = 1_000_000_000;
+const MINUTE_SECONDS: u64 = 60;
+const MINUTE: u64 = MINUTE_SECONDS * SECOND;
 /// Maximum time between two stored latest values of a flow that sends reports, in intervals of storing. A value is stored with
 /// the time of its report: it may be up to one and a half intervals old when it is stored, and the next one may be as old as its
 /// storing, an interval later, give or take the half of an interval.
 pub(super) const INTERVALS: u32 = 3;
-/// Number of consecutive seconds that prove a silence. One is not enough: a queued report may count in the next second, and
-/// changes detected in the kernel reach rollups once a second.
+/// Minimum number of consecutive seconds that prove a silence. One is not enough: a queued report may count in the next second,
+/// and changes detected in the kernel reach rollups once a second.
 const SILENT_SECONDS: u64 = 2;
+/// Minimum length of a silence, in mean intervals between the flow's reports: if they arrive at random, an interval is as long
+/// once in 22,000 times.
+const SILENT_INTERVALS: u64 = 10;
 /// Margin between a stored value and the maximum of a rollup, in thresholds: one for unstored changes, and two for changes
 /// detected in the kernel.
 const MARGIN_THRESHOLDS: u64 = 3;
@@ -41,32 +49,51 @@ pub(super) struct SilenceEvidence {
     margin: u64,
     /// Greatest hop latency of all flows, ns, by (node, second).
     max_latencies: BTreeMap<(u32, u64), u64>,
+    /// Number of the flow's reports with a latency, by minute since the epoch. Minutes without a rollup are absent: the flow was
+    /// silent, or the minute has not ended.
+    reports: BTreeMap<u64, u64>,
 }
 
 /// Time span, ns, for which the rollups of each node are needed.
 type RollupSpans = BTreeMap<u32, Range<u64>>;
 
 impl SilenceEvidence {
-    /// Reads the rollups for `flow`, whose last value may hold until `end`. `push_interval` is `[collector] push_interval`.
+    /// Reads the rollups for `flow` with this history, whose last value may hold until `end`. `push_interval` is
+    /// `[collector] push_interval`.
     ///
     /// # Errors
     /// The history cannot be read.
     pub(super) async fn read(
         history: &dyn History,
         permit: &Permit,
-        flow: &FlowHistory,
+        flow: FlowKey,
+        values: &FlowHistory,
         push_interval: Duration,
         end: u64,
     ) -> Result<Self, Refusal> {
         let storing_interval = nanos(push_interval.saturating_mul(INTERVALS));
-        let margin = flow.threshold.saturating_mul(MARGIN_THRESHOLDS);
+        let margin = values.threshold.saturating_mul(MARGIN_THRESHOLDS);
         let mut silences = Self {
             storing_interval,
             margin,
             ..Self::default()
         };
+        if let (Some(first), 1..) = (values.series.first(), margin) {
+            let minutes = RollupFilter {
+                from: Some(first.ts - first.ts % MINUTE),
+                to: Some(end),
+                metric: Some(Metric::FlowLatency),
+                flow: Some(flow),
+                interval: Some(MINUTE_SECONDS as u32),
+                limit: MAX_ROLLUPS,
+                ..RollupFilter::default()
+            };
+            for rollup in history.rollups(minutes, Arc::clone(permit)).await? {
+                silences.add_reports(rollup.ts, rollup.count);
+            }
+        }
         for (node, span) in silences
-            .rollup_spans(&flow.series, end)
+            .rollup_spans(&values.series, end)
             .into_iter()
             .take(MAX_NODES)
         {
@@ -101,13 +128,28 @@ impl SilenceEvidence {
         *latency = max.max(*latency);
     }
 
+    /// Adds the number of the flow's reports in the minute that begins at `ts`. Every worker has counted a part.
+    fn add_reports(&mut self, ts: u64, count: u64) {
+        let reports = self.reports.entry(ts / MINUTE).or_default();
+        *reports = reports.saturating_add(count);
+    }
+
+    /// Returns the number of consecutive seconds that prove a silence after this point, or `None` if it is not known how often
+    /// the flow reported.
+    fn silent_seconds(&self, point: &FlowPoint) -> Option<u64> {
+        let reports = self.reports.get(&(point.ts / MINUTE)).copied()?;
+        let seconds = (SILENT_INTERVALS * MINUTE_SECONDS).div_ceil(reports.max(1));
+        Some(seconds.max(SILENT_SECONDS))
+    }
+
     /// Returns the nodes and spans whose rollups could show that a value did not hold until the next one.
     fn rollup_spans(&self, series: &[FlowPoint], end: u64) -> RollupSpans {
         let mut spans = RollupSpans::new();
         for (point, next) in with_next(series, end) {
             let next = self.end_by_interval(point, next);
             let seconds = whole_seconds(point.ts, next);
-            if seconds.end < seconds.start.saturating_add(SILENT_SECONDS) {
+            let required = self.silent_seconds(point);
+            if required.is_none_or(|required| seconds.end < seconds.start.saturating_add(required)) {
                 continue;
             }
             let span = seconds.start * SECOND..seconds.end * SECOND;
@@ -147,12 +189,13 @@ impl SilenceEvidence {
         }
     }
 
-    /// Returns the start of the first seconds in which no packet was as slow at a node of the path; `next` if there are none.
+    /// Returns the start of the first seconds that prove a silence, because no packet was as slow at a node of the path; `next`
+    /// if there are none.
     fn end_by_rollups(&self, point: &FlowPoint, next: u64) -> u64 {
         let seconds = whole_seconds(point.ts, next);
-        if seconds.is_empty() {
+        let Some(required) = self.silent_seconds(point).filter(|_| !seconds.is_empty()) else {
             return next;
-        }
+        };
         let silent = self.slow_hops(point).filter_map(|(node, min_latency)| {
             let mut silent_seconds = 0;
             let mut expected = seconds.start;
@@ -168,8 +211,8 @@ impl SilenceEvidence {
                     1
                 };
                 expected = second + 1;
-                if silent_seconds == SILENT_SECONDS {
-                    return Some((expected - SILENT_SECONDS) * SECOND);
+                if silent_seconds == required {
+                    return Some((expected - required) * SECOND);
                 }
             }
             None
@@ -212,6 +255,9 @@ mod tests {
             margin,
             ..SilenceEvidence::default()
         };
+        // In the first minute, as many reports that two seconds prove a silence.
+        silences.add_reports(0, 100);
+        silences.add_reports(0, 200);
         for (node, second, max) in max_latencies {
             silences.add(*node, second * SECOND, *max);
         }
@@ -276,6 +322,28 @@ mod tests {
         }
         let max_latencies = [(1, 14, 10), (1, 16, 10), (1, 17, 10)];
         assert_eq!(ends(&silences(0, 300, &max_latencies), &series, 30), [16_000]);
+    }
+
+    #[test]
+    fn seconds_between_the_reports_of_a_slow_flow_are_no_silence() {
+        // The flow reports every four seconds; between its reports only fast packets pass.
+        let series = [point(10_500, &[(1, 5_000)])];
+        let reports = (14..60).step_by(4).map(|second| (1, second, 5_000));
+        let fast = (11..60).map(|second| (1, second, 90));
+        let max_latencies: Vec<_> = reports.chain(fast).collect();
+        let mut silences = silences(0, 300, &max_latencies);
+        silences.reports.clear();
+        assert_eq!(ends(&silences, &series, 60), [60_000], "reports not counted yet");
+        assert_eq!(silences.rollup_spans(&series, 60 * SECOND), RollupSpans::new());
+        silences.add_reports(0, 15);
+        assert_eq!(ends(&silences, &series, 60), [60_000]);
+        // It stops after the report at 30 s: the following 40 s are ten times as long as the mean interval.
+        let stopped = |(node, second): &(u32, u64)| *node == 1 && *second > 30;
+        silences.max_latencies.retain(|key, _| !stopped(key));
+        (31..71).for_each(|second| silences.add(1, second * SECOND, 90));
+        assert_eq!(ends(&silences, &series, 80), [31_000]);
+        silences.max_latencies.remove(&(1, 70));
+        assert_eq!(ends(&silences, &series, 80), [80_000]);
     }
 
     #[test]

@@ -222,7 +222,7 @@ pub(crate) async fn latencies(
     // Without a storing interval, values hold for longer than `lookback`.
     let before = series.before.take();
     series.series.splice(0..0, before);
-    let silences = SilenceEvidence::read(history, &permit, &series, push_interval, grid.to).await?;
+    let silences = SilenceEvidence::read(history, &permit, flow, &series, push_interval, grid.to).await?;
     respond(permit, move || hops::latencies(&series, &silences, grid)).await
 }
 

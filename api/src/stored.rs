@@ -171,7 +171,7 @@ pub(crate) async fn history(
     let store = history_of(&context)?;
     let history = store.flow(query, Arc::clone(&permit)).await?;
     let last = history.series.last().map_or(0, |point| point.ts);
-    let silences = SilenceEvidence::read(store, &permit, &history, push_interval, last).await?;
+    let silences = SilenceEvidence::read(store, &permit, flow, &history, push_interval, last).await?;
     respond(permit, move || {
         let ends = silences.ends(&history.series, last).into_iter();
         let nexts = history.series.iter().skip(1).map(|point| point.ts);

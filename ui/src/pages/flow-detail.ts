@@ -100,7 +100,7 @@ export function flowView(name: string) {
 
 /** How the chart is read. */
 const HOLDS =
-  'Only significant changes are stored: each value holds until the next one, or until the flow is silent. A gap is a time without reports: none was stored for three times push_interval, or no packet of any flow took as long at a node for two seconds. A burst is drawn a few pixels wide at least.';
+  'Only significant changes are stored: each value holds until the next one, or until the flow is silent. A gap is a time without reports: none was stored for three times push_interval, or no packet of any flow took as long at a node for ten times the mean interval of the flow’s reports, at least two seconds. A burst is drawn a few pixels wide at least.';
 
 /** How wide a burst is drawn at least, pixels: what falls between two is not seen. */
 const BURST = 2.5;
