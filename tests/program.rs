@@ -12,6 +12,7 @@ mod program {
     mod cli_demo;
     mod cli_names;
     mod cli_replay;
+    mod cli_replay_clocks;
     mod cli_replay_limits;
     mod cli_report;
     mod cli_vectors;

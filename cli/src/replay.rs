@@ -13,8 +13,8 @@ use collector::Collector;
 
 use self::findings::{Findings, ReplaySender};
 use super::store_writer::StoreWriter;
-use collect_role::capture::{self, Account, Merged};
-use collect_role::replay::{Difference, Options, Replay, Replayed, Speed};
+use collect_role::capture::{self, Account, ClockOffsets, Merged};
+use collect_role::replay::{Difference, IgnoredTimes, Options, Replay, Replayed, Speed};
 use collect_role::{datagram::AggregatePorts, settings::receive_on};
 use config::{Settings, build};
 use terminal::{CliError, progress::Progress};
@@ -127,11 +127,20 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
             merged.errors.extend(read.err());
         }
     } else {
-        args.files.iter().for_each(|file| replay.begin(file));
-        merged = capture::merged(&args.files, &mut account, &mut progress, |file, account, run| {
-            replay.resume(file);
-            replay.add(run.frames(), account);
-        });
+        let offsets = ClockOffsets::measure_each(&args.files);
+        for (file, offsets) in args.files.iter().zip(&offsets) {
+            replay.begin_with_offsets(file, offsets.clone());
+        }
+        merged = capture::merged(
+            &args.files,
+            &offsets,
+            &mut account,
+            &mut progress,
+            |file, account, run| {
+                replay.resume(file);
+                replay.add(run.frames(), account);
+            },
+        );
     }
     // One broken file must not hide the others; the last error is returned, the earlier ones are printed.
     for error in merged.errors {
@@ -143,7 +152,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         collector,
         output,
         differences,
-        wrong_times,
+        ignored_times,
+        has_unconfirmed_end,
     } = replay.finish();
     let findings = output.findings;
     let store_stats = output.store_writer.map(StoreWriter::close);
@@ -153,7 +163,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         account: &account,
         differences: &differences,
         overlapping: &merged.overlapping,
-        wrong_times,
+        ignored_times,
+        has_unconfirmed_end,
         collector: &collector,
         findings: &findings,
         store_stats,
@@ -192,7 +203,8 @@ struct Summary<'a> {
     account: &'a Account,
     differences: &'a [Difference],
     overlapping: &'a [PathBuf],
-    wrong_times: u64,
+    ignored_times: IgnoredTimes,
+    has_unconfirmed_end: bool,
     collector: &'a Collector,
     findings: &'a Findings,
     store_stats: Option<store::Stats>,

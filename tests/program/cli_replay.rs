@@ -20,7 +20,7 @@ fn report(seq: u32) -> Vec<u8> {
     report_frame(&bytes)
 }
 
-fn replay(args: &[&str]) -> support::Run {
+pub(super) fn replay(args: &[&str]) -> support::Run {
     hopwise(["replay"].iter().chain(args))
 }
 
@@ -713,10 +713,10 @@ fn flows_and_rules_end_in_a_pause_of_the_capture_as_they_do_live() {
 }
 
 /// A frame of a pcapng file: its interface, its time since [`FIRST_TS`] in ms, and its bytes.
-type OfInterface = (u32, i64, Vec<u8>);
+pub(super) type OfInterface = (u32, i64, Vec<u8>);
 
 /// A pcapng file with two interfaces whose timestamps are ns.
-fn pcapng(frames: &[OfInterface]) -> Vec<u8> {
+pub(super) fn pcapng(frames: &[OfInterface]) -> Vec<u8> {
     fn block(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
         let length = (12 + body.len().next_multiple_of(4)) as u32;
         out.extend([kind, length].map(u32::to_le_bytes).concat());
@@ -792,7 +792,7 @@ fn replay_interfaces(frames: &[OfInterface], is_pipe: bool) -> (String, Value, B
 
 /// Reports of two nodes, 20 a second each, which alternate; the first one is silent for four seconds. The clock of the second interface
 /// is ahead by so much, ms.
-fn alternating(ahead: i64) -> Vec<OfInterface> {
+pub(super) fn alternating(ahead: i64) -> Vec<OfInterface> {
     let mut frames = Vec::new();
     for number in 0..400_u32 {
         let at = i64::from(number) * 50;
@@ -990,7 +990,10 @@ fn a_capture_whose_clock_is_set_back_is_counted_in_its_own_seconds() {
 }
 
 /// Writes captures, replays them as `order` says, and returns the result as JSON, the text, and the values of each second.
-fn replay_files(files: &[Vec<OfInterface>], order: &[usize]) -> (Value, String, BTreeMap<i64, u64>) {
+pub(super) fn replay_files(
+    files: &[Vec<OfInterface>],
+    order: &[usize],
+) -> (Value, String, BTreeMap<i64, u64>) {
     let dir = TempDir::new();
     let (store, config) = (dir.join("store"), dir.join("hopwise.toml"));
     std::fs::write(&config, "[collector]\nflow_timeout = \"5s\"\n").unwrap();
@@ -1014,7 +1017,7 @@ fn replay_files(files: &[Vec<OfInterface>], order: &[usize]) -> (Value, String, 
 }
 
 /// Returns the part of a result of `replay --json` that is about reports, not about files.
-fn outcome(found: &Value) -> Value {
+pub(super) fn outcome(found: &Value) -> Value {
     let sources: Vec<Value> = found["sources"]
         .as_array()
         .unwrap()

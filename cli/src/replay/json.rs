@@ -1,5 +1,6 @@
 //! JSON output of `hopwise replay`, one object. Field names are stable; they are documented in `docs/reference/cli-json.md`.
 
+use collect_role::replay::IgnoredTimes;
 use collector::event::{Kind, SequenceEvent};
 use collector::{Collector, StreamId, StreamView};
 use detect::Metric;
@@ -62,10 +63,9 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
             let files = summary.overlapping.iter().map(|file| file.display().to_string());
             o.field("overlapping", files.collect::<Vec<_>>());
         }
-        if summary.wrong_times > 0 {
-            o.object("ignored_times", |o| {
-                o.field("ahead", summary.wrong_times);
-            });
+        write_ignored_times(o, summary.ignored_times);
+        if summary.has_unconfirmed_end {
+            o.field("unconfirmed_end", true);
         }
         o.field("implausible_latencies", stats.implausible_latencies);
         o.field("elapsed_ms", (seconds * 1e6).round() / 1e3);
@@ -105,6 +105,23 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
     });
     out.push('\n');
     out
+}
+
+/// Writes how many times were not used, by reason, if there are any.
+fn write_ignored_times(o: &mut Object<'_>, ignored: IgnoredTimes) {
+    let counts = [
+        ("ahead", ignored.ahead),
+        ("behind", ignored.behind),
+        ("absent", ignored.absent),
+    ];
+    if counts.iter().all(|(_, count)| *count == 0) {
+        return;
+    }
+    o.object("ignored_times", |o| {
+        for (reason, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            o.field(reason, count);
+        }
+    });
 }
 
 /// Writes the paths with the most reports, and the nodes with the most values.

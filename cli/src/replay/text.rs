@@ -114,11 +114,28 @@ fn heading(summary: &Summary<'_>) -> String {
             last.display()
         ));
     }
-    if summary.wrong_times > 0 {
+    if summary.ignored_times.ahead > 0 {
         out.push_str(&format!(
             "ignored times, more than 10 s ahead of those before and after them: {}\n",
-            units::count(summary.wrong_times)
+            units::count(summary.ignored_times.ahead)
         ));
+    }
+    if summary.ignored_times.behind > 0 {
+        out.push_str(&format!(
+            "ignored times, more than 2 s behind the latest one: {}\n",
+            units::count(summary.ignored_times.behind)
+        ));
+    }
+    if summary.ignored_times.absent > 0 {
+        out.push_str(&format!(
+            "reports without a time, counted with those before them: {}\n",
+            units::count(summary.ignored_times.absent)
+        ));
+    }
+    if summary.has_unconfirmed_end {
+        out.push_str(
+            "the last report is more than 10 s later than all others: after a pause, or its time is wrong\n",
+        );
     }
     if stats.implausible_latencies > 0 {
         let count = units::count(stats.implausible_latencies);

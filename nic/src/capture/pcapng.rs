@@ -77,6 +77,11 @@ impl Pcapng {
         })
     }
 
+    /// Returns the number of interfaces described so far in the current section.
+    pub(super) fn interfaces(&self) -> usize {
+        self.interfaces.len()
+    }
+
     /// Returns the next packet. Reads or skips other kinds of blocks on the way.
     #[inline]
     pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<PacketRef>, Error> {

@@ -185,6 +185,14 @@ impl<R: Read> Reader<R> {
         packet.transpose()
     }
 
+    /// Returns the number of interfaces described so far in the section that is read; 1 in pcap.
+    pub fn interfaces(&self) -> usize {
+        match &self.format {
+            Format::Pcap(_) => 1,
+            Format::Pcapng(pcapng) => pcapng.interfaces(),
+        }
+    }
+
     /// Returns the number of bytes read from the file so far, for progress display; slightly ahead of the frames.
     pub fn bytes_read(&self) -> u64 {
         self.buffer.bytes_read()

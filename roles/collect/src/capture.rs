@@ -1,5 +1,6 @@
 //! Reads pcap and pcapng captures: extracts the UDP datagrams to telemetry ports, and accounts for every other frame.
 
+mod clocks;
 mod merge;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use wire::frame::{self, Datagram, PartialHeaders};
 use terminal::CliError;
 use terminal::progress::Progress;
 
+pub use self::clocks::ClockOffsets;
 pub use self::merge::{Merged, Run, merged};
 
 /// A frame of a capture, parsed as far as possible.

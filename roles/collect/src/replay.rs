@@ -12,7 +12,7 @@ use nic::capture::{BURST, Frame};
 
 pub use self::clocks::Difference;
 use self::clocks::{Clocks, Time};
-use crate::capture::{self, Account, Beginning, NoDatagram, Refused};
+use crate::capture::{self, Account, Beginning, ClockOffsets, NoDatagram, Refused};
 use crate::datagram::{AggregatePorts, Contents, octets};
 
 /// Speed of the replay, relative to the capture.
@@ -74,8 +74,7 @@ pub struct Replay<O> {
     file: usize,
     /// A datagram far ahead of the others, until the next one confirms or refutes its time.
     held: Option<Held>,
-    /// Number of datagrams with a wrong time.
-    wrong_times: u64,
+    ignored_times: IgnoredTimes,
     aggregate_ports: AggregatePorts,
     ports: Vec<u16>,
 }
@@ -89,8 +88,22 @@ pub struct Replayed<O> {
     pub output: O,
     /// Detected differences between the clocks of interfaces.
     pub differences: Vec<Difference>,
-    /// Datagrams whose time was far ahead of those around them. They were processed at the preceding datagram's time.
-    pub wrong_times: u64,
+    /// Numbers of datagrams whose times were not used.
+    pub ignored_times: IgnoredTimes,
+    /// True if the last datagram is more than 10 s ahead of those before it: after a pause, or with a wrong time. Its time was used,
+    /// so that flows may have expired.
+    pub has_unconfirmed_end: bool,
+}
+
+/// Numbers of datagrams whose times were not used, or that have none: they were processed at the latest time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct IgnoredTimes {
+    /// Times more than 10 s ahead of those before and after them.
+    pub ahead: u64,
+    /// Times more than 2 s behind the latest one, without or before another one that sets the clock back.
+    pub behind: u64,
+    /// Frames without a time, after one with a time.
+    pub absent: u64,
 }
 
 /// A copy of a datagram whose time is far ahead of those before it. The next datagram shows whether the time is right.
@@ -151,7 +164,7 @@ impl<O: ReplayOutput> Replay<O> {
             clocks: Vec::new(),
             file: 0,
             held: None,
-            wrong_times: 0,
+            ignored_times: IgnoredTimes::default(),
             aggregate_ports: options.aggregate_ports,
             ports: options.ports,
         }
@@ -160,6 +173,12 @@ impl<O: ReplayOutput> Replay<O> {
     /// Begins the next file, whose interfaces have separate clocks.
     pub fn begin(&mut self, file: &Path) {
         self.clocks.push(Clocks::new(file));
+        self.file = self.clocks.len() - 1;
+    }
+
+    /// Begins the next file, like [`Replay::begin`], with the offsets of its clocks.
+    pub fn begin_with_offsets(&mut self, file: &Path, offsets: ClockOffsets) {
+        self.clocks.push(Clocks::with_offsets(file, offsets));
         self.file = self.clocks.len() - 1;
     }
 
@@ -201,6 +220,14 @@ impl<O: ReplayOutput> Replay<O> {
                     self.handle(&mut burst);
                     self.set_back(ts);
                     ts
+                }
+                Time::Behind => {
+                    self.ignored_times.behind += 1;
+                    self.latest
+                }
+                Time::Absent => {
+                    self.ignored_times.absent += 1;
+                    self.latest
                 }
                 Time::Ahead(ts) => {
                     self.held = Some(Held {
@@ -292,7 +319,7 @@ impl<O: ReplayOutput> Replay<O> {
         let is_wrong =
             (self.latest.saturating_sub(SET_BACK)..held.ts.saturating_sub(SET_BACK)).contains(&time);
         if is_wrong {
-            self.wrong_times += 1;
+            self.ignored_times.ahead += 1;
             if let Some(clocks) = self.clocks.get_mut(held.file) {
                 clocks.mark_wrong_time(held.interface, held.ts);
             }
@@ -373,7 +400,9 @@ impl<O: ReplayOutput> Replay<O> {
 
     /// Ends the replay. The collector emits all remaining results.
     pub fn finish(mut self) -> Replayed<O> {
-        if let Some(held) = self.held.take() {
+        let held = self.held.take();
+        let has_unconfirmed_end = held.is_some();
+        if let Some(held) = held {
             let ts = held.ts;
             self.push_held(&held, ts);
         }
@@ -388,7 +417,8 @@ impl<O: ReplayOutput> Replay<O> {
             collector: self.collector,
             output: self.output,
             differences,
-            wrong_times: self.wrong_times,
+            ignored_times: self.ignored_times,
+            has_unconfirmed_end,
         }
     }
 }

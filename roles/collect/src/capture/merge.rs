@@ -1,4 +1,4 @@
-//! Merges captures that overlap in time, ordered by the timestamps of their frames.
+//! Merges captures that overlap in time, ordered by the timestamps of their frames, on the clock of one interface of each file.
 //!
 //! A ring of files written by `tcpdump -C` or `-G` is replayed in the order of time, whatever the order of its file names. The
 //! frames of captures that overlap, such as captures from two interfaces or hosts, are interleaved. A file is opened only when
@@ -13,7 +13,7 @@ use nic::capture::{BURST, Frame, LinkType, Reader};
 use terminal::CliError;
 use terminal::progress::Progress;
 
-use super::{Account, open, unreadable};
+use super::{Account, ClockOffsets, open, unreadable};
 
 /// Consecutive frames of one file.
 #[derive(Debug, Default)]
@@ -85,11 +85,19 @@ struct OwnedFrame {
     data: Vec<u8>,
 }
 
-/// An open file with a look-ahead of two frames.
-#[derive(Debug)]
-struct Source {
+/// A file to merge.
+#[derive(Clone, Copy, Debug)]
+struct Input<'a> {
     /// The file's index in the list of paths.
     file: usize,
+    path: &'a Path,
+    offsets: &'a ClockOffsets,
+}
+
+/// An open file with a look-ahead of two frames.
+#[derive(Debug)]
+struct Source<'a> {
+    input: Input<'a>,
     reader: Reader<File>,
     next: OwnedFrame,
     after: Option<OwnedFrame>,
@@ -97,48 +105,56 @@ struct Source {
     error: Option<CliError>,
 }
 
-impl Source {
+impl<'a> Source<'a> {
     /// Opens a file, or returns `Ok(None)` if it holds no frame.
-    fn open(file: usize, path: &Path) -> Result<Option<Self>, CliError> {
-        let mut reader = open(path)?;
-        let Some(next) = read(&mut reader, path, Vec::new())? else {
+    fn open(input: Input<'a>) -> Result<Option<Self>, CliError> {
+        let mut reader = open(input.path)?;
+        let Some(next) = read(&mut reader, input.path, Vec::new())? else {
             return Ok(None);
         };
         let mut source = Self {
-            file,
+            input,
             reader,
             next,
             after: None,
             error: None,
         };
-        source.read_after(path, Vec::new());
+        source.read_after(Vec::new());
         Ok(Some(source))
     }
 
-    fn read_after(&mut self, path: &Path, buffer: Vec<u8>) {
-        match read(&mut self.reader, path, buffer) {
+    fn read_after(&mut self, buffer: Vec<u8>) {
+        match read(&mut self.reader, self.input.path, buffer) {
             Ok(after) => self.after = after,
             Err(error) => self.error = Some(error),
         }
     }
 
     /// Returns the time at which the next frame is due. It is never later than the following frame's time, so that one frame
-    /// with a wrong timestamp does not stall its file.
+    /// with a wrong timestamp does not stall its file. A frame without a time is due at once, behind the frame before it.
     fn due(&self) -> u64 {
-        let next = self.next.header.ts;
-        self.after
-            .as_ref()
-            .map_or(next, |after| after.header.ts.min(next))
+        let next = self.time(&self.next);
+        let after = self.after.as_ref().filter(|after| after.header.ts != 0);
+        after.map_or(next, |after| self.time(after).min(next))
+    }
+
+    /// Returns the time of a frame on the common clock of its file.
+    fn time(&self, frame: &OwnedFrame) -> u64 {
+        if frame.header.ts == 0 {
+            return 0;
+        }
+        let offset = self.input.offsets.of(frame.header.interface);
+        frame.header.ts.saturating_add_signed(offset.unwrap_or(0))
     }
 
     /// Advances by one frame. Returns `false` at the end of the file.
-    fn advance(&mut self, path: &Path) -> bool {
+    fn advance(&mut self) -> bool {
         let Some(after) = self.after.take() else {
             return false;
         };
         let passed = mem::replace(&mut self.next, after);
         if self.error.is_none() {
-            self.read_after(path, passed.data);
+            self.read_after(passed.data);
         }
         true
     }
@@ -168,9 +184,11 @@ pub struct Merged {
 
 /// Reads all frames of several captures in the order of their times. The paths must be readable twice: each file is opened
 /// once to find its first frame, and again when that frame is due. `each` receives runs of frames with the index of their
-/// file, and counts them in the account. A file that cannot be read to its end does not stop the others.
+/// file, and counts them in the account. A file that cannot be read to its end does not stop the others. `offsets` are those of
+/// each file ([`ClockOffsets::measure_each`]); they decide the order, and the frames keep their own times.
 pub fn merged(
     paths: &[PathBuf],
+    offsets: &[ClockOffsets],
     account: &mut Account,
     progress: &mut Progress,
     mut each: impl FnMut(usize, &mut Account, &Run),
@@ -178,27 +196,38 @@ pub fn merged(
     let mut merged = Merged::default();
     let mut overlaps = vec![false; paths.len()];
     let mut waiting: Vec<(u64, usize)> = Vec::with_capacity(paths.len());
-    for (file, path) in paths.iter().enumerate() {
-        match Source::open(file, path) {
-            Ok(Some(source)) => waiting.push((source.due(), file)),
+    let inputs: Vec<Input<'_>> = paths
+        .iter()
+        .zip(offsets)
+        .enumerate()
+        .map(|(file, (path, offsets))| Input { file, path, offsets })
+        .collect();
+    for input in &inputs {
+        match Source::open(*input) {
+            Ok(Some(source)) => waiting.push((source.due(), input.file)),
             Ok(None) => {}
             Err(error) => merged.errors.push(error),
         }
     }
     // Sorted latest first, so that `pop_if` takes the file that is due next.
     waiting.sort_unstable_by(|a, b| b.cmp(a));
-    let mut sources: Vec<Source> = Vec::new();
+    let mut sources: Vec<Source<'_>> = Vec::new();
     let mut run = Run::default();
     let mut run_of = 0;
     let mut bytes_done = progress.files_done();
     loop {
-        let first = sources.iter().map(|source| (source.due(), source.file)).min();
+        let first = sources
+            .iter()
+            .map(|source| (source.due(), source.input.file))
+            .min();
         if let Some((_, file)) = waiting.pop_if(|next| first.is_none_or(|first| *next < first)) {
-            match Source::open(file, &paths[file]) {
+            match Source::open(inputs[file]) {
                 Ok(Some(source)) => {
                     sources.push(source);
                     if sources.len() > 1 {
-                        sources.iter().for_each(|source| overlaps[source.file] = true);
+                        sources
+                            .iter()
+                            .for_each(|source| overlaps[source.input.file] = true);
                     }
                 }
                 Ok(None) => {}
@@ -207,7 +236,7 @@ pub fn merged(
             continue;
         }
         let Some((_, file)) = first else { break };
-        let Some(at) = sources.iter().position(|source| source.file == file) else {
+        let Some(at) = sources.iter().position(|source| source.input.file == file) else {
             break;
         };
         if run_of != file || run.frames.len() == BURST {
@@ -219,7 +248,7 @@ pub fn merged(
         }
         let source = &mut sources[at];
         run.push(&source.next);
-        if !source.advance(&paths[file]) {
+        if !source.advance() {
             let ended = sources.swap_remove(at);
             bytes_done += ended.reader.bytes_read();
             progress.file_done(bytes_done);

@@ -5,9 +5,12 @@
 //! clock explains the order, the clocks differ, and all times are converted to the clock of the file's first interface.
 //!
 //! If an interface's first frame is far from the latest time, its clock may differ, or it may have been captured at another
-//! time. The file is then read a second time ([`clock_offsets`]) to see whether its frames alternate with others. A pipe cannot
+//! time. The file is then read a second time ([`ClockOffsets::measure`]) to see whether its frames alternate with others. A pipe cannot
 //! be read twice: its clocks are adjusted only after the interfaces have alternated, and the second interface's first frames set
 //! the time back or forward.
+//!
+//! If several files are replayed, the clocks of each are compared before its first frame is due, because the offsets decide the
+//! order of frames.
 //!
 //! A frame far ahead of all before it follows a pause or has a wrong time. The next frame shows which; see [`Time::Ahead`].
 
@@ -16,12 +19,8 @@ use std::path::{Path, PathBuf};
 use collector::event::{SECOND, SET_BACK};
 use nic::capture::Frame;
 
-use terminal::progress::Progress;
+use crate::capture::ClockOffsets;
 
-use crate::capture::{self, Account};
-
-/// Maximum number of interfaces whose clocks are compared in a file.
-const MAX_COMPARED: usize = 64;
 /// Maximum number of differences in the list.
 const MAX_LISTED: usize = 64;
 
@@ -36,14 +35,9 @@ pub(super) struct Clocks {
     current: Clock,
     others: Vec<Clock>,
     /// The offset of each interface's times, if the file was read to compare clocks.
-    measured_offsets: Option<Vec<InterfaceOffset>>,
-}
-
-/// The offset to add to the timestamps of an interface, ns.
-#[derive(Clone, Copy, Debug)]
-struct InterfaceOffset {
-    interface: u16,
-    offset: i64,
+    measured_offsets: Option<ClockOffsets>,
+    /// The interface whose clock is the common one, if it was chosen before the first frame.
+    reference: Option<u16>,
 }
 
 /// The clock of one interface. All its times are on the clock of the file's first interface.
@@ -79,6 +73,11 @@ pub(super) enum Time {
     At(u64),
     /// A time to which the clock was set back.
     SetBack(u64),
+    /// A time behind the latest one by more than [`SET_BACK`]. It is not used: the frame counts at the latest time. If the next
+    /// frame of the interface is as far behind, it sets the clock back.
+    Behind,
+    /// The frame has no time, as in simple packet blocks: it counts at the latest time.
+    Absent,
     /// A time ahead of the latest one by more than [`AHEAD`]. It is wrong if the next frame continues from the latest time.
     Ahead(u64),
 }
@@ -91,6 +90,17 @@ impl Clocks {
             current: Clock::default(),
             others: Vec::new(),
             measured_offsets: None,
+            reference: None,
+        }
+    }
+
+    /// Creates the clocks of a file whose offsets were measured before its first frame is read; without any, they are measured when
+    /// they are needed.
+    pub(super) fn with_offsets(file: &Path, offsets: ClockOffsets) -> Self {
+        Self {
+            reference: offsets.reference(),
+            measured_offsets: offsets.reference().is_some().then_some(offsets),
+            ..Self::new(file)
         }
     }
 
@@ -100,10 +110,15 @@ impl Clocks {
             file,
             current,
             others: mut clocks,
+            reference,
             ..
         } = self;
         clocks.push(current);
-        let Some(first) = clocks.iter().find(|clock| clock.is_first).copied() else {
+        let first = clocks.iter().find(|clock| match reference {
+            Some(interface) => clock.interface == interface,
+            None => clock.is_first,
+        });
+        let Some(first) = first.copied() else {
             return;
         };
         clocks.retain(|clock| clock.offset != first.offset);
@@ -122,9 +137,12 @@ impl Clocks {
         let interface_clock = clocks
             .into_iter()
             .find(|clock| clock.interface == frame.interface);
-        frame
-            .ts
-            .saturating_add_signed(interface_clock.map_or(0, |clock| clock.offset))
+        let offset = match (interface_clock, &self.measured_offsets) {
+            (Some(clock), _) => clock.offset,
+            (None, Some(offsets)) => offsets.of(frame.interface).unwrap_or(0),
+            (None, None) => 0,
+        };
+        frame.ts.saturating_add_signed(offset)
     }
 
     /// Marks the time of an interface's latest frame as wrong. If its next frame is ahead as well, its clock made a step.
@@ -138,6 +156,9 @@ impl Clocks {
     /// Returns the time of a frame. `latest` is the latest time since the clock was set back, or 0.
     #[inline]
     pub(super) fn time(&mut self, frame: &Frame<'_>, latest: u64) -> Time {
+        if frame.ts == 0 && latest > 0 {
+            return Time::Absent;
+        }
         if frame.interface != self.current.interface || self.current.latest.is_none() {
             self.select(frame, latest);
         }
@@ -168,7 +189,11 @@ impl Clocks {
             Some(index) => self.others.swap_remove(index),
             None => Clock {
                 interface,
-                offset: if is_first { 0 } else { self.offset(frame, latest) },
+                offset: if is_first {
+                    self.first_offset(interface)
+                } else {
+                    self.offset(frame, latest)
+                },
                 is_first,
                 ..Clock::default()
             },
@@ -179,6 +204,12 @@ impl Clocks {
         }
     }
 
+    /// Returns the offset for the file's first interface, ns: 0 unless another one has the common clock.
+    fn first_offset(&self, interface: u16) -> i64 {
+        let offsets = self.measured_offsets.as_ref();
+        offsets.and_then(|offsets| offsets.of(interface)).unwrap_or(0)
+    }
+
     /// Returns the offset for an interface whose first frame this is, ns.
     fn offset(&mut self, frame: &Frame<'_>, latest: u64) -> i64 {
         let is_near = frame.ts.abs_diff(latest) <= SET_BACK;
@@ -187,11 +218,9 @@ impl Clocks {
         }
         let offsets = self
             .measured_offsets
-            .get_or_insert_with(|| clock_offsets(&self.file));
-        let [current_offset, new_offset] = [self.current.interface, frame.interface].map(|interface| {
-            let measured = offsets.iter().find(|measured| measured.interface == interface);
-            measured.map(|measured| measured.offset)
-        });
+            .get_or_insert_with(|| ClockOffsets::measure(&self.file));
+        let [current_offset, new_offset] =
+            [self.current.interface, frame.interface].map(|interface| offsets.of(interface));
         let (Some(current_offset), Some(new_offset)) = (current_offset, new_offset) else {
             return 0;
         };
@@ -200,8 +229,8 @@ impl Clocks {
             .saturating_add(new_offset.saturating_sub(current_offset))
     }
 
-    /// Returns the time of a frame that is behind the latest time. A single such frame may just be out of order; a second one
-    /// means that a clock was set back or differs.
+    /// Returns the time of a frame that is behind the latest time. A single such frame is out of order or has a wrong time; a second
+    /// one means that a clock was set back or differs.
     #[cold]
     fn time_behind(&mut self, ts: u64, latest: u64) -> Time {
         let clock = &mut self.current;
@@ -209,7 +238,7 @@ impl Clocks {
         let previous = clock.behind.replace(ts);
         // A frame that is even further behind does not confirm the previous one.
         if previous.is_none_or(|previous| ts.saturating_add(SET_BACK) < previous) {
-            return Time::At(ts);
+            return Time::Behind;
         }
         clock.behind = None;
         let is_step = clock
@@ -238,74 +267,4 @@ impl Clock {
         let is_known = self.latest.is_some() || self.is_first;
         is_known && self.ahead.is_none_or(|ahead| ts.saturating_add(SET_BACK) < ahead)
     }
-}
-
-/// Comparison of an interface's clock with the first interface's, ns.
-#[derive(Clone, Copy, Debug)]
-struct ClockComparison {
-    interface: u16,
-    /// The latest time of the interface's frames.
-    latest: i128,
-    /// Lower bound on how far this clock is ahead, from a frame of the first interface that follows one of this interface.
-    min_ahead: Option<i128>,
-    /// Upper bound, from the reverse order.
-    max_ahead: i128,
-}
-
-impl ClockComparison {
-    /// Returns the offset that maps the interface's times to the first interface's clock, ns.
-    fn offset(&self) -> i64 {
-        let tolerance = i128::from(SET_BACK);
-        let Some(min_ahead) = self.min_ahead else {
-            // No frame of the first interface follows, so there is no lower bound.
-            return 0;
-        };
-        let differs = min_ahead > tolerance || self.max_ahead < -tolerance;
-        if !differs || min_ahead > self.max_ahead + tolerance {
-            // Either one clock explains the order, or not even two clocks do, because one was set during the capture.
-            return 0;
-        }
-        i64::try_from(-(min_ahead + self.max_ahead) / 2).unwrap_or(0)
-    }
-}
-
-/// Reads a file to compare the clocks of its interfaces.
-fn clock_offsets(file: &Path) -> Vec<InterfaceOffset> {
-    if capture::is_live(file) {
-        return Vec::new();
-    }
-    let mut first: Option<(u16, i128)> = None;
-    let mut others: Vec<ClockComparison> = Vec::new();
-    let mut progress = Progress::new("", "frames", None).silenced(true);
-    // Ignore read errors here: the replay reports them.
-    let _ = capture::frames(file, &mut Account::default(), &mut progress, |_, frame| {
-        let ts = i128::from(frame.ts);
-        let (interface, latest) = first.get_or_insert((frame.interface, ts));
-        if frame.interface == *interface {
-            *latest = ts;
-            for other in &mut others {
-                other.min_ahead = other.min_ahead.max(Some(other.latest - ts));
-            }
-            return Ok(());
-        }
-        let ahead = ts - *latest;
-        if let Some(other) = others.iter_mut().find(|other| other.interface == frame.interface) {
-            other.latest = ts;
-            other.max_ahead = other.max_ahead.min(ahead);
-        } else if others.len() < MAX_COMPARED {
-            others.push(ClockComparison {
-                interface: frame.interface,
-                latest: ts,
-                min_ahead: None,
-                max_ahead: ahead,
-            });
-        }
-        Ok(())
-    });
-    let first = first.map(|(interface, _)| InterfaceOffset { interface, offset: 0 });
-    let others = others.iter().map(|other| InterfaceOffset {
-        interface: other.interface,
-        offset: other.offset(),
-    });
-    first.into_iter().chain(others).collect()
 }

@@ -1,0 +1,143 @@
+//! Wrong times in captures, and rings of captures whose interfaces have different clocks.
+
+use serde_json::{Value, json};
+
+use super::cli_replay::{OfInterface, alternating, outcome, pcapng, replay, replay_files};
+use crate::support::{FIRST_TS, TempDir, hopwise, text};
+
+/// A second and an hour, ms.
+const SECOND: i64 = 1_000;
+const HOUR: i64 = 3_600 * SECOND;
+
+/// Returns whether the clock of interface 1 is listed as ahead of that of interface 0 by about so much, ms.
+fn is_ahead(clock: &Value, ahead: i64) -> bool {
+    let difference = clock["ahead_ns"].as_i64().unwrap() / 1_000_000;
+    clock["interface"] == 1 && clock["reference"] == 0 && difference.abs_diff(ahead) < 50
+}
+
+#[test]
+fn a_ring_whose_interfaces_have_different_clocks_is_merged_by_one_of_them() {
+    for ahead in [37 * SECOND, -37 * SECOND, HOUR] {
+        let all = alternating(ahead);
+        let (expected, _, values) = replay_files(std::slice::from_ref(&all), &[0]);
+        // The files begin with frames of either interface.
+        for frames in [250, 251] {
+            let ring: Vec<Vec<OfInterface>> = all.chunks(frames).map(<[_]>::to_vec).collect();
+            for order in [[0, 1, 2], [2, 0, 1]] {
+                let (found, text, counted) = replay_files(&ring, &order);
+                assert_eq!(outcome(&found), outcome(&expected), "{ahead} {frames} {order:?}");
+                assert_eq!(counted, values, "{ahead} {frames} {order:?}");
+                assert!(found.get("overlapping").is_none(), "{found}");
+                let clocks = found["clocks"].as_array().unwrap();
+                assert!(
+                    clocks.len() == 3 && clocks.iter().all(|clock| is_ahead(clock, ahead)),
+                    "{clocks:?}"
+                );
+                assert!(text.contains("times are those of interface 0"), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_time_far_behind_changes_nothing_but_its_own_report() {
+    let all = alternating(0);
+    let (expected, ..) = replay_files(std::slice::from_ref(&all), &[0]);
+    assert!(expected.get("ignored_times").is_none());
+    for behind in [3 * SECOND, HOUR, 365 * 24 * HOUR] {
+        // The second frame is the first one of its flow and node.
+        for wrong in [1, 101, 150, 500, all.len() - 1] {
+            let mut frames = all.clone();
+            frames[wrong].1 -= behind;
+            let dir = TempDir::new();
+            let (store, file, config) = (
+                dir.join("store"),
+                dir.join("behind.pcapng"),
+                dir.join("hopwise.toml"),
+            );
+            std::fs::write(&config, "[collector]\nflow_timeout = \"5s\"\n").unwrap();
+            std::fs::write(&file, pcapng(&frames)).unwrap();
+            let args = [
+                "-c",
+                text(&config),
+                "--store",
+                text(&store),
+                "--json",
+                text(&file),
+            ];
+            let found = replay(&args).json().remove(0);
+            assert_eq!(outcome(&found), outcome(&expected), "{behind} {wrong}");
+            assert_eq!(found["ignored_times"], json!({"behind": 1}), "{behind} {wrong}");
+            let sql = "SELECT min(ts) AS ts FROM events UNION ALL SELECT min(first_seen) FROM flows";
+            let rows = hopwise(["query", "--dir", text(&store), "--format", "json", sql]).json();
+            assert!(
+                rows.len() == 2 && rows.iter().all(|row| row["ts"].as_u64() >= Some(FIRST_TS)),
+                "{behind} {wrong}: {rows:?}"
+            );
+            let printed = replay(&["-c", text(&config), text(&file)]).stdout;
+            assert!(
+                printed.contains("ignored times, more than 2 s behind the latest one: 1\n"),
+                "{printed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_last_time_far_ahead_is_said_to_be_unconfirmed() {
+    let mut frames = alternating(0);
+    let (found, text, _) = replay_files(std::slice::from_ref(&frames), &[0]);
+    assert!(found.get("unconfirmed_end").is_none() && !text.contains("the last report is"));
+    frames.last_mut().unwrap().1 += HOUR;
+    let (found, text, _) = replay_files(&[frames], &[0]);
+    assert_eq!(found["unconfirmed_end"], json!(true));
+    assert!(
+        text.contains("the last report is more than 10 s later than all others"),
+        "{text}"
+    );
+}
+
+#[test]
+fn reports_without_a_time_count_with_those_before_them() {
+    let all = alternating(0);
+    let (expected, ..) = replay_files(std::slice::from_ref(&all), &[0]);
+    let dir = TempDir::new();
+    let (store, file, config) = (
+        dir.join("store"),
+        dir.join("simple.pcapng"),
+        dir.join("hopwise.toml"),
+    );
+    std::fs::write(&config, "[collector]\nflow_timeout = \"5s\"\n").unwrap();
+    let mut bytes = pcapng(&all[..200]);
+    for (_, _, frame) in &all[200..202] {
+        bytes.extend(simple_packet_block(frame));
+    }
+    bytes.extend(pcapng(&all[202..]));
+    std::fs::write(&file, bytes).unwrap();
+    let args = [
+        "-c",
+        text(&config),
+        "--store",
+        text(&store),
+        "--json",
+        text(&file),
+    ];
+    let found = replay(&args).json().remove(0);
+    assert_eq!(found["ignored_times"], json!({"absent": 2}), "{found}");
+    assert_eq!(found["events"]["expired"], expected["events"]["expired"]);
+    let sql = "SELECT min(ts) AS first, max(ts) AS last FROM rollups WHERE interval = 1";
+    let rows = hopwise(["query", "--dir", text(&store), "--format", "json", sql]).json();
+    let last = FIRST_TS + 19_000_000_000;
+    assert_eq!(rows, [json!({"first": FIRST_TS, "last": last})]);
+}
+
+/// A block of pcapng with a frame and no time.
+fn simple_packet_block(frame: &[u8]) -> Vec<u8> {
+    let padded = frame.len().next_multiple_of(4);
+    let length = 16 + padded as u32;
+    let mut block = [3, length, frame.len() as u32].map(u32::to_le_bytes).concat();
+    block.extend(frame);
+    block.resize(12 + padded, 0);
+    block.extend(length.to_le_bytes());
+    block
+}
