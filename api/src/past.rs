@@ -42,13 +42,25 @@ const MAX_COUNTED_SPAN: u64 = 30 * MINUTE;
 /// Maximum number of points of a flow's history that are read for the values of its hops.
 const MAX_POINTS: usize = 200;
 
-/// Returns the requested time span; `None` for the live state. A console has none and uses the last 15 minutes.
+/// Note on answers about the past while the kernel detects changes: it passes only a part of the reports to user space.
+const NOTE_SAMPLES: &str = "The kernel detects changes (mode = \"kernel\"): numbers of reports of a past time, and means of their values, are those of samples, which are the reports with a significant change and one report per flow and second.";
+
+/// Returns the requested time span; `None` for the live state. A console has none and uses the last 15 minutes. Adds a note if
+/// the answer counts samples.
 pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, Refusal> {
     let (from, to): (Option<u64>, Option<u64>) = (params.number("from")?, params.number("to")?);
     if from.is_none() && to.is_none() && context.active_config.get().console.is_none() {
         return Ok(None);
     }
+    note_samples(context);
     Ok(Some(complete_span(from, to)))
+}
+
+/// Adds [`NOTE_SAMPLES`] to the answer if it applies now. How an earlier time was received is not stored.
+pub(super) fn note_samples(context: &Context) {
+    if context.monitor.detects_in_kernel() {
+        history::notes::add(vec![NOTE_SAMPLES.to_owned()]);
+    }
 }
 
 /// Returns the requested time span, by default the last 15 minutes.
@@ -76,6 +88,7 @@ pub(crate) async fn activity(
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(ACTIVITY)?;
+    note_samples(&context);
     let span = span_or_default(&params)?;
     let columns = params.required_number("columns")?;
     let column = column_width(span.length(), columns);

@@ -11,6 +11,7 @@ use super::{
     filters, names,
     page::{self, Prepared},
     params::{Form, Param, Params},
+    past,
     query::{history_of, history_permit, respond},
     refusal::Refusal,
 };
@@ -87,6 +88,9 @@ pub(crate) async fn traffic(
 ) -> Result<Prepared, Refusal> {
     let params = params.only(TRAFFIC)?;
     let query = Arc::new(query(&context, &params).await?);
+    if query.measure != Measure::Events {
+        past::note_samples(&context);
+    }
     let permit = history_permit(&context).await?;
     let answer = history_of(&context)?
         .traffic(Arc::clone(&query), Arc::clone(&permit))

@@ -8,7 +8,7 @@ tokio::task_local! {
 }
 
 /// Adds warnings to the response of the current task.
-pub(crate) fn add(notes: Vec<String>) {
+pub fn add(notes: Vec<String>) {
     // Fails outside a response, where nobody reads them.
     let _ = NOTES.try_with(|all| all.borrow_mut().extend(notes));
 }

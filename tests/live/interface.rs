@@ -150,6 +150,42 @@ fn same_answers(mode: &str) {
 /// The settings of detection in the kernel.
 const KERNEL: &str = "collector.xdp.mode = \"kernel\"";
 
+#[test]
+fn answers_about_the_past_say_when_their_reports_are_samples() {
+    let Some(pair) = pair() else { return };
+    for mode in ["", KERNEL] {
+        let server = Server::start_within(pair.far.name(), "xdp://veth0", mode).unwrap();
+        let status = server.json("/api/v1/status");
+        let samples = input(&status)["kind"].as_str().unwrap().starts_with("kernel");
+        if mode == KERNEL && !samples {
+            return skipped("samples: the kernel's program does not run here");
+        }
+        assert_eq!(samples, mode == KERNEL);
+        let past = "from=2026-11-21T14:00Z&to=2026-11-21T14:10Z";
+        for (route, has_reports) in [
+            ("activity", true),
+            ("flows", true),
+            ("nodes", true),
+            ("paths/uses", true),
+            ("traffic", true),
+            ("losses", false),
+        ] {
+            let answer = server.get(&format!("/api/v1/{route}?{past}"));
+            let note = answer.headers.contains("are those of samples");
+            assert_eq!(
+                (answer.status, note),
+                (200, samples && has_reports),
+                "{mode} {route}"
+            );
+        }
+        let events = server.get(&format!("/api/v1/traffic?measure=events&{past}"));
+        let now = server.get("/api/v1/flows");
+        for answer in [events, now] {
+            assert!(!answer.headers.contains("samples"), "{mode}: {answer:?}");
+        }
+    }
+}
+
 /// Reports of thirty flows whose values change randomly, mostly within their thresholds.
 fn wandering(seqs: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     let one = |seq: u32| {

@@ -84,7 +84,7 @@ pub struct NodeView {
     pub name: Option<String>,
     /// Reports with a hop of this node.
     pub reports: u64,
-    /// Receive time of the latest, nanoseconds since the Unix epoch.
+    /// Receive time of the latest, nanoseconds since the Unix epoch; of a span of time, the end of its minute, ten minutes or hour.
     pub last_seen: u64,
     /// Time inside the node, nanoseconds; quantiles of the last second with values.
     pub hop_latency: Spread,
@@ -151,7 +151,8 @@ pub struct LinkView {
     pub hop_latency: Option<u64>,
     /// Flows on the link.
     pub flows: u64,
-    /// Receive time of the latest report, nanoseconds since the Unix epoch.
+    /// Receive time of the latest report, nanoseconds since the Unix epoch; of a span of time, when the last flow left the link, or the
+    /// end of the minute, ten minutes or hour of its latest report.
     pub last_seen: u64,
 }
 
@@ -189,7 +190,8 @@ pub struct FlowView {
     pub path_length: u16,
     /// True when not every hop of the path is stored: the table `hops` was full.
     pub truncated: bool,
-    /// Reports so far, or of the span of time.
+    /// Reports so far, or of the span of time; in the latter with `mode = "kernel"`, a number of samples: reports with a significant
+    /// change, and one per flow and second.
     pub reports: u64,
     /// Receive time of the first report, nanoseconds since the Unix epoch; of a span of time, the beginning of its minute, ten minutes or hour.
     pub first_seen: u64,

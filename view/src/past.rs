@@ -60,7 +60,8 @@ pub struct Activity {
 pub struct ActivityPoint {
     /// Start of the part, nanoseconds since the Unix epoch.
     pub ts: u64,
-    /// Number of reports that had a latency of their flow. Others are not stored by the minute.
+    /// Number of reports that had a latency of their flow. Others are not stored by the minute. With `mode = "kernel"`, a number of
+    /// samples: reports with a significant change, and one per flow and second.
     pub reports: u64,
     /// Number of events of any kind.
     pub events: u64,

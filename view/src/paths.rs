@@ -108,7 +108,8 @@ pub struct UsedPath {
     pub path: Vec<Option<u32>>,
     /// Flows that took it.
     pub flows: u64,
-    /// Their reports in that time, without those of the current minute.
+    /// Their reports in that time, without those of the current minute. With `mode = "kernel"`, a number of samples: reports with a
+    /// significant change, and one per flow and second.
     pub reports: u64,
     /// Total time for which they used it, nanoseconds.
     pub time: u64,

@@ -13,7 +13,8 @@ use super::Name;
 pub struct TrafficView {
     /// Dimensions by which values are grouped.
     pub by: Vec<Name>,
-    /// Measure to sum. `reports` counts reports of flows as devices send them: fewer than packets where devices sample or filter.
+    /// Measure to sum. `reports` counts reports of flows as devices send them: fewer than packets where devices sample or filter. With
+    /// `mode = "kernel"`, it counts samples: reports with a significant change, and one per flow and second.
     pub measure: Name,
     /// The unit of values.
     pub unit: Name,

@@ -42,6 +42,9 @@ use view::{
     TableView, TriedView, WorkerView,
 };
 
+/// Beginning of the kinds of inputs for which the kernel detects changes.
+const KERNEL_KIND: &str = "kernel";
+
 /// Read access to the running collector.
 #[derive(Debug)]
 pub struct Monitor {
@@ -373,7 +376,7 @@ impl Monitor {
             by_device += input.counters().device_dropped;
             interfaces |= input.setup().interface.is_some();
             // Sequence numbers of events that the kernel could not pass to user space are accounted, so these leave no gap.
-            let numbered = input.setup().kind.starts_with("kernel");
+            let numbered = input.setup().kind.starts_with(KERNEL_KIND);
             // A datagram with a wrong checksum explains no gap in a sequence: anyone can forge one.
             let explaining = stats.lost() - stats.bad_checksum;
             missed += if numbered { 0 } else { explaining };
@@ -479,6 +482,13 @@ impl Monitor {
     /// Returns the status of all inputs.
     pub fn inputs(&self) -> Vec<InputView> {
         self.inputs.iter().map(|input| input_view(input)).collect()
+    }
+
+    /// Returns whether the kernel detects changes for an input, so that most of its reports do not reach user space.
+    pub fn detects_in_kernel(&self) -> bool {
+        self.inputs
+            .iter()
+            .any(|input| input.setup().kind.starts_with(KERNEL_KIND))
     }
 
     /// Returns the counters of the result queues and the store.

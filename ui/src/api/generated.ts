@@ -44,7 +44,7 @@ export type ActivityPoint = {
   events: number;
   /** Reports that never arrived. */
   lost: number;
-  /** Number of reports that had a latency of their flow. Others are not stored by the minute. */
+  /** Number of reports that had a latency of their flow. Others are not stored by the minute. With `mode = "kernel"`, a number of samples: reports with a significant change, and one per flow and second. */
   reports: number;
   /** Start of the part, nanoseconds since the Unix epoch. */
   ts: number;
@@ -916,7 +916,7 @@ export type FlowDetail = {
   path_length: number;
   /** The span of time, if one was asked for: then a hop has the latency that was reported last before its end, and nothing else. */
   range?: Range | null;
-  /** Reports so far, or of the span of time. */
+  /** Reports so far, or of the span of time; in the latter with `mode = "kernel"`, a number of samples: reports with a significant change, and one per flow and second. */
   reports: number;
   /** The 5-tuple as text. */
   text: string;
@@ -948,7 +948,7 @@ export type FlowState = {
   path_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Nodes of the path: more than in `path` when `truncated`. */
   path_length: number;
-  /** Reports so far, or of the span of time. */
+  /** Reports so far, or of the span of time; in the latter with `mode = "kernel"`, a number of samples: reports with a significant change, and one per flow and second. */
   reports: number;
   /** The 5-tuple as text. */
   text: string;
@@ -1312,7 +1312,7 @@ export type Link = {
   hop_latency: number | null;
   /** Ingress interface of the receiving node, likewise. */
   ingress_if: number | null;
-  /** Receive time of the latest report, nanoseconds since the Unix epoch. */
+  /** Receive time of the latest report, nanoseconds since the Unix epoch; of a span of time, when the last flow left the link, or the end of the minute, ten minutes or hour of its latest report. */
   last_seen: number;
   /** Occupancy of the egress queue, in the unit of the device; null in a span of time. */
   queue_occupancy: number | null;
@@ -1706,7 +1706,7 @@ export type Node = {
   hop_latency: Spread;
   /** Implausible hop latencies of this node, not included in the numbers above. */
   implausible_latencies: number;
-  /** Receive time of the latest, nanoseconds since the Unix epoch. */
+  /** Receive time of the latest, nanoseconds since the Unix epoch; of a span of time, the end of its minute, ten minutes or hour. */
   last_seen: number;
   /** Name of the node, as configured. */
   name: string | null;
@@ -2877,7 +2877,7 @@ export type Traffic = {
   known_to: number;
   /** Dimensions and fields of the filter that the values lack: such values are grouped as unknown, or do not match. */
   lacks: Array<string>;
-  /** Measure to sum. `reports` counts reports of flows as devices send them: fewer than packets where devices sample or filter. */
+  /** Measure to sum. `reports` counts reports of flows as devices send them: fewer than packets where devices sample or filter. With `mode = "kernel"`, it counts samples: reports with a significant change, and one per flow and second. */
   measure: string;
   /** Number of other groups; a lower bound if `truncated`. */
   other_groups: number;
@@ -3149,7 +3149,7 @@ export type UsedPath = {
   last: number;
   /** Node ids in forwarding order; null where a node id is unavailable. Empty if the path was not stored. */
   path: Array<number | null>;
-  /** Their reports in that time, without those of the current minute. */
+  /** Their reports in that time, without those of the current minute. With `mode = "kernel"`, a number of samples: reports with a significant change, and one per flow and second. */
   reports: number;
   /** The part of the time of all paths, from 0 to 1. */
   share: number;

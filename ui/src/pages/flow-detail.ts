@@ -216,7 +216,7 @@ function header() {
         ? 'Nodes may be missing: only packets whose hop limit, MTU or room of an IOAM trace was exhausted, or a node that reported its queue, have shown the path'
         : (path?.hint ?? '');
       setText(facts, `${sharesText(flow)}${truncation(flow)}${seenText(flow, now)}`);
-      facts.title = `${exact(flow.reports)} reports, from ${bothTimes(flow.first_seen)} to ${bothTimes(flow.last_seen)}`;
+      facts.title = `${exact(flow.reports)} reports, from ${bothTimes(flow.first_seen)} to ${bothTimes(flow.last_seen)}${times.isLive() ? '' : ROUNDED}`;
       links.href = link('events', '', { filter: flow.text });
       onMap.href = link('topology', '', { flow: times.isLive() ? flow.id : flow.text });
       paths.href = link('paths', flow.text);
@@ -224,6 +224,10 @@ function header() {
     },
   };
 }
+
+/** Reports of another time are counted by the minute. */
+const ROUNDED =
+  '. These are the beginning and the end of the minutes, ten minutes or hours in which they were counted: the first report came later, the last one earlier.';
 
 /** What the latency consists of. Of another time, the values are of different packets. */
 function sharesText(flow: FlowDetail): string {
@@ -252,7 +256,7 @@ function seenText(flow: FlowDetail, now: number): string {
   const all = latencies
     ? `latency ${duration(latencies.min)} to ${duration(latencies.max)}, mean ${duration(latencies.mean)} · `
     : '';
-  return `${reports} in this time · ${all}${dateTime(flow.first_seen).slice(11, 16)} to ${dateTime(flow.last_seen).slice(11, 16)}`;
+  return `${reports} in this time · ${all}between ${dateTime(flow.first_seen).slice(11, 16)} and ${dateTime(flow.last_seen).slice(11, 16)}`;
 }
 
 /** Not every hop of the path is stored. */

@@ -203,12 +203,7 @@ function nodeFacts(node: Node): Fact[] {
   });
   const rest = node.queues.length - queues.length;
   if (rest > 0) queues.push(['other queues', `${exact(rest)} more, none fuller`]);
-  return [
-    ...latency,
-    ...queues,
-    ['reports', count(node.reports)],
-    ['last seen', ago(node.last_seen, live.now())],
-  ];
+  return [...latency, ...queues, ['reports', count(node.reports)], lastSeen(node.last_seen)];
 }
 
 /** Beside the map of losses, of its time. What is live has no other than since the start of the program. */
@@ -228,11 +223,17 @@ function describeLink(graph: Graph, from: number, to: number): Description | nul
     ['queue', metricAmount('queue_occupancy', found.queue_occupancy)],
     ['hop latency', `${duration(found.hop_latency)} at ${names.node(from)}`],
     ['flows', exact(found.flows)],
-    ['last seen', ago(found.last_seen, live.now())],
+    lastSeen(found.last_seen),
   ];
   const back = graph.edges.some(({ id }) => id === edgeId(to, from));
   const title = `Link ${names.node(from)} → ${names.node(to)}${back ? '' : ' (one way)'}`;
   return { title, facts, links: [watchThis('watch this link', watchLink(from, to))] };
+}
+
+/** Of another time, `ts` is the end of the minute, ten minutes or hour of the last report. */
+function lastSeen(ts: number): Fact {
+  const text = ago(ts, live.now());
+  return ['last seen', times.isLive() ? text : `${text} or earlier`];
 }
 
 function interfaceName(node: number, id: number | null): string {
@@ -248,7 +249,7 @@ function describeFlow(flow: Flow): Description {
     ['path', pathText(flow.path)],
     ['latency', duration(flow.flow_latency)],
     ['reports', count(flow.reports)],
-    ['last seen', ago(flow.last_seen, live.now())],
+    lastSeen(flow.last_seen),
   ];
   const page = h('a', { href: link('flow', flow.id) }, 'hop by hop');
   return { title: flowName(flow.flow), facts, links: [page] };

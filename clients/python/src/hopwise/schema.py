@@ -422,7 +422,8 @@ class FlowDetail(TypedDict):
     # The span of time, if one was asked for: then a hop has the latency that was reported last before its end,
     # and nothing else.
     range: NotRequired[Range | None]
-    # Reports so far, or of the span of time.
+    # Reports so far, or of the span of time; in the latter with `mode = "kernel"`, a number of samples: reports
+    # with a significant change, and one per flow and second.
     reports: int
     # The 5-tuple as text.
     text: str
@@ -458,7 +459,8 @@ class FlowState(TypedDict):
     path_basis: NotRequired[Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"] | None]
     # Nodes of the path: more than in `path` when `truncated`.
     path_length: int
-    # Reports so far, or of the span of time.
+    # Reports so far, or of the span of time; in the latter with `mode = "kernel"`, a number of samples: reports
+    # with a significant change, and one per flow and second.
     reports: int
     # The 5-tuple as text.
     text: str
@@ -745,7 +747,8 @@ class Node(TypedDict):
     hop_latency: Spread
     # Implausible hop latencies of this node, not included in the numbers above.
     implausible_latencies: int
-    # Receive time of the latest, nanoseconds since the Unix epoch.
+    # Receive time of the latest, nanoseconds since the Unix epoch; of a span of time, the end of its minute,
+    # ten minutes or hour.
     last_seen: int
     # Name of the node, as configured.
     name: str | None
