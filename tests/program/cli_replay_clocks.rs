@@ -84,6 +84,22 @@ fn one_time_far_behind_changes_nothing_but_its_own_report() {
 }
 
 #[test]
+fn one_time_far_behind_keeps_the_order_of_a_ring() {
+    let all = alternating(0);
+    let (expected, _, values) = replay_files(std::slice::from_ref(&all), &[0]);
+    // The second and the third frame of the second file, and the last one of the first file.
+    for wrong in [251, 252, 249] {
+        let mut frames = all.clone();
+        frames[wrong].1 -= HOUR;
+        let ring: Vec<Vec<OfInterface>> = frames.chunks(250).map(<[_]>::to_vec).collect();
+        let (found, _, counted) = replay_files(&ring, &[0, 1, 2]);
+        assert_eq!(outcome(&found), outcome(&expected), "{wrong}");
+        assert_eq!(counted, values, "{wrong}");
+        assert_eq!(found["ignored_times"], json!({"behind": 1}), "{wrong}");
+    }
+}
+
+#[test]
 fn a_last_time_far_ahead_is_said_to_be_unconfirmed() {
     let mut frames = alternating(0);
     let (found, text, _) = replay_files(std::slice::from_ref(&frames), &[0]);

@@ -4,11 +4,13 @@
 //! frames of captures that overlap, such as captures from two interfaces or hosts, are interleaved. A file is opened only when
 //! its first frame is due, so only overlapping files are open at the same time.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::mem;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use collector::event::SET_BACK;
 use nic::capture::{BURST, Frame, LinkType, Reader};
 use terminal::CliError;
 use terminal::progress::Progress;
@@ -94,13 +96,17 @@ struct Input<'a> {
     offsets: &'a ClockOffsets,
 }
 
-/// An open file with a look-ahead of two frames.
+/// Number of frames that are read ahead of the next one: two tell which of three times is wrong.
+const LOOK_AHEAD: usize = 2;
+
+/// An open file with a look-ahead of [`LOOK_AHEAD`] frames.
 #[derive(Debug)]
 struct Source<'a> {
     input: Input<'a>,
     reader: Reader<File>,
     next: OwnedFrame,
-    after: Option<OwnedFrame>,
+    /// The frames after `next`, fewer at the end of the file.
+    following: VecDeque<OwnedFrame>,
     /// The error that ends the file early; reported after the frames before it.
     error: Option<CliError>,
 }
@@ -116,26 +122,37 @@ impl<'a> Source<'a> {
             input,
             reader,
             next,
-            after: None,
+            following: VecDeque::with_capacity(LOOK_AHEAD),
             error: None,
         };
-        source.read_after(Vec::new());
+        for _ in 0..LOOK_AHEAD {
+            source.read_ahead(Vec::new());
+        }
         Ok(Some(source))
     }
 
-    fn read_after(&mut self, buffer: Vec<u8>) {
+    /// Reads one more frame, unless the file has ended.
+    fn read_ahead(&mut self, buffer: Vec<u8>) {
+        if self.error.is_some() {
+            return;
+        }
         match read(&mut self.reader, self.input.path, buffer) {
-            Ok(after) => self.after = after,
+            Ok(frame) => self.following.extend(frame),
             Err(error) => self.error = Some(error),
         }
     }
 
-    /// Returns the time at which the next frame is due. It is never later than the following frame's time, so that one frame
-    /// with a wrong timestamp does not stall its file. A frame without a time is due at once, behind the frame before it.
+    /// Returns the time at which the next frame is due. It is not later than the following frame's time, so that one frame with a
+    /// wrong time ahead does not stall its file; unless that frame alone is behind, so that its time is the wrong one. A frame
+    /// without a time is due at once, behind the frame before it.
     fn due(&self) -> u64 {
         let next = self.time(&self.next);
-        let after = self.after.as_ref().filter(|after| after.header.ts != 0);
-        after.map_or(next, |after| self.time(after).min(next))
+        let with_time = self.following.iter().filter(|frame| frame.header.ts != 0);
+        let mut times = with_time.map(|frame| self.time(frame));
+        let Some(after) = times.next() else { return next };
+        let earliest = next.saturating_sub(SET_BACK);
+        let is_after_wrong = after < earliest && times.next().is_some_and(|third| third >= earliest);
+        if is_after_wrong { next } else { after.min(next) }
     }
 
     /// Returns the time of a frame on the common clock of its file.
@@ -149,13 +166,11 @@ impl<'a> Source<'a> {
 
     /// Advances by one frame. Returns `false` at the end of the file.
     fn advance(&mut self) -> bool {
-        let Some(after) = self.after.take() else {
+        let Some(after) = self.following.pop_front() else {
             return false;
         };
         let passed = mem::replace(&mut self.next, after);
-        if self.error.is_none() {
-            self.read_after(passed.data);
-        }
+        self.read_ahead(passed.data);
         true
     }
 }
