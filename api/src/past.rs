@@ -43,7 +43,7 @@ const MAX_COUNTED_SPAN: u64 = 30 * MINUTE;
 const MAX_POINTS: usize = 200;
 
 /// Note on answers about the past while the kernel detects changes: it passes only a part of the reports to user space.
-const NOTE_SAMPLES: &str = "The kernel detects changes (mode = \"kernel\"): numbers of reports of a past time, and means of their values, are those of samples, which are the reports with a significant change and one report per flow and second.";
+const NOTE_SAMPLES: &str = "With mode = \"kernel\", counts and means of reports in the past are based on samples: reports with a significant change, plus one per flow and second.";
 
 /// Returns the requested time span; `None` for the live state. A console has none and uses the last 15 minutes. Adds a note if
 /// the answer counts samples.

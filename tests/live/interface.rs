@@ -171,7 +171,7 @@ fn answers_about_the_past_say_when_their_reports_are_samples() {
             ("losses", false),
         ] {
             let answer = server.get(&format!("/api/v1/{route}?{past}"));
-            let note = answer.headers.contains("are those of samples");
+            let note = answer.headers.contains("are based on samples");
             assert_eq!(
                 (answer.status, note),
                 (200, samples && has_reports),
