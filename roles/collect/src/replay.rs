@@ -98,7 +98,7 @@ pub struct Replayed<O> {
 /// Numbers of datagrams whose times were not used, or that have none: they were processed at the latest time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct IgnoredTimes {
-    /// Times more than 10 s ahead of those before and after them.
+    /// Times more than 10 s ahead of those before and after them, or before a frame without a time.
     pub ahead: u64,
     /// Times more than 2 s behind the latest one, without or before another one that sets the clock back.
     pub behind: u64,
@@ -308,7 +308,8 @@ impl<O: ReplayOutput> Replay<O> {
 
     /// Processes the held datagram, now that `next` follows it. If `next` continues from the datagrams before, the held time
     /// is wrong, and the preceding datagram's time replaces it. If `next` is even earlier, the clock was set back, and the
-    /// held time is right.
+    /// held time is right. If `next` has no time, the held time remains unconfirmed and is replaced as well: after a pause, the
+    /// next time as far ahead shows it.
     #[cold]
     fn decide_held(&mut self, next: &Frame<'_>) {
         let Some(held) = self.held.take() else { return };
@@ -316,15 +317,16 @@ impl<O: ReplayOutput> Replay<O> {
             .clocks
             .get(self.file)
             .map_or(next.ts, |clocks| clocks.known_time(next));
-        let is_wrong =
+        let continues =
             (self.latest.saturating_sub(SET_BACK)..held.ts.saturating_sub(SET_BACK)).contains(&time);
-        if is_wrong {
+        let is_ignored = continues || next.ts == 0;
+        if is_ignored {
             self.ignored_times.ahead += 1;
             if let Some(clocks) = self.clocks.get_mut(held.file) {
                 clocks.mark_wrong_time(held.interface, held.ts);
             }
         }
-        let ts = if is_wrong { self.latest } else { held.ts };
+        let ts = if is_ignored { self.latest } else { held.ts };
         self.push_held(&held, ts);
     }
 
@@ -456,25 +458,4 @@ impl Pace {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn at_full_speed_nothing_waits_and_at_tenfold_a_tenth() {
-        let mut pace = Pace {
-            speed: Speed::Max,
-            begin: None,
-        };
-        assert!(!pace.is_early(0) && !pace.is_early(u64::MAX));
-        let mut pace = Pace {
-            speed: Speed::Times(10.0),
-            begin: None,
-        };
-        assert!(!pace.is_early(5_000_000_000));
-        let due = pace.time_until(605_000_000_000);
-        assert!(
-            due > Some(Duration::from_secs(50)) && due <= Some(Duration::from_secs(60)),
-            "{due:?}"
-        );
-    }
-}
+mod tests;

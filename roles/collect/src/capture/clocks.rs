@@ -19,7 +19,7 @@ pub struct ClockOffsets(Vec<InterfaceOffset>);
 struct InterfaceOffset {
     interface: u16,
     offset: i64,
-    /// The offset lies in this range, as the order of the frames shows; empty if it is not known to differ from 0.
+    /// The offset lies in this range, as the order of the frames shows. Both are 0 if it is not known to differ from 0.
     min: i128,
     max: i128,
 }
@@ -78,7 +78,7 @@ impl ClockOffsets {
         let mut known = Self::default();
         let mut all = Vec::with_capacity(files.len());
         for file in files {
-            let mut offsets = if has_several_interfaces(file) {
+            let mut offsets = if may_have_several_interfaces(file) {
                 Self::measure(file)
             } else {
                 Self::default()
@@ -143,12 +143,11 @@ impl InterfaceOffset {
     }
 }
 
-/// Returns whether a file describes several interfaces before its first frame. Read errors are reported by the replay.
-fn has_several_interfaces(file: &Path) -> bool {
-    open(file).is_ok_and(|mut reader| {
-        let _ = reader.next();
-        reader.interfaces() > 1
-    })
+/// Returns whether a file may have several interfaces: a pcapng file may describe them anywhere between its frames, so only its
+/// end shows how many there are. Read errors are reported by the replay.
+fn may_have_several_interfaces(file: &Path) -> bool {
+    // Before the first frame is read, a pcap file has its one interface, and a pcapng file none.
+    open(file).is_ok_and(|reader| reader.interfaces() == 0)
 }
 
 /// The interface of a file's first frame, and the time of its latest frame, ns.

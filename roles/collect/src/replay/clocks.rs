@@ -2,7 +2,8 @@
 //!
 //! A pcapng file may hold frames of several interfaces, each timestamped by a different clock (the host's or a NIC's). The
 //! frames are stored in the order of capture, so the clocks of interfaces whose frames alternate can be compared. If no common
-//! clock explains the order, the clocks differ, and all times are converted to the clock of the file's first interface.
+//! clock explains the order, the clocks differ, and all times are converted to the clock of the reference: the file's first
+//! interface or, if several files are replayed, the one with the lowest number.
 //!
 //! If an interface's first frame is far from the latest time, its clock may differ, or it may have been captured at another
 //! time. The file is then read a second time ([`ClockOffsets::measure`]) to see whether its frames alternate with others. A pipe cannot
@@ -40,7 +41,7 @@ pub(super) struct Clocks {
     reference: Option<u16>,
 }
 
-/// The clock of one interface. All its times are on the clock of the file's first interface.
+/// The clock of one interface. All its times are on the clock of the reference.
 #[derive(Clone, Copy, Default, Debug)]
 struct Clock {
     interface: u16,
@@ -67,7 +68,7 @@ pub struct Difference {
     pub ahead: i64,
 }
 
-/// The time of a frame on the clock of the first interface, ns.
+/// The time of a frame on the clock of the reference, ns.
 pub(super) enum Time {
     /// A time in sequence.
     At(u64),
@@ -78,7 +79,8 @@ pub(super) enum Time {
     Behind,
     /// The frame has no time, as in simple packet blocks: it counts at the latest time.
     Absent,
-    /// A time ahead of the latest one by more than [`AHEAD`]. It is wrong if the next frame continues from the latest time.
+    /// A time ahead of the latest one by more than [`AHEAD`]. It is wrong if the next frame continues from the latest time, and is
+    /// not used if the next frame has no time.
     Ahead(u64),
 }
 
@@ -114,20 +116,26 @@ impl Clocks {
             ..
         } = self;
         clocks.push(current);
-        let first = clocks.iter().find(|clock| match reference {
+        let found = clocks.iter().find(|clock| match reference {
             Some(interface) => clock.interface == interface,
             None => clock.is_first,
         });
-        let Some(first) = first.copied() else {
-            return;
+        let base = match (found, reference) {
+            (Some(found), _) => *found,
+            // The reference has no telemetry; its offset is 0.
+            (None, Some(interface)) => Clock {
+                interface,
+                ..Clock::default()
+            },
+            (None, None) => return,
         };
-        clocks.retain(|clock| clock.offset != first.offset);
+        clocks.retain(|clock| clock.offset != base.offset);
         clocks.sort_by_key(|clock| clock.interface);
         clocks.truncate(MAX_LISTED - differences.len());
         differences.extend(clocks.iter().map(|clock| Difference {
             file: file.clone(),
-            interfaces: [first.interface, clock.interface],
-            ahead: first.offset - clock.offset,
+            interfaces: [base.interface, clock.interface],
+            ahead: base.offset - clock.offset,
         }));
     }
 
