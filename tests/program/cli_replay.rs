@@ -1109,7 +1109,7 @@ fn one_wrong_time_far_ahead_changes_nothing_but_its_own_report() {
                 );
                 assert_eq!(found["ignored_times"], json!({"ahead": 1}), "{ahead} {wrong}");
                 assert!(
-                    text.contains("10 s ahead of those before and after them: 1\n"),
+                    text.contains("10 s ahead and not confirmed by the next one: 1\n"),
                     "{text}"
                 );
                 // It counts with the report before it, which may be of the second before.

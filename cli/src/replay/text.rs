@@ -116,7 +116,7 @@ fn heading(summary: &Summary<'_>) -> String {
     }
     if summary.ignored_times.ahead > 0 {
         out.push_str(&format!(
-            "ignored times, more than 10 s ahead of those before and after them: {}\n",
+            "ignored times, more than 10 s ahead and not confirmed by the next one: {}\n",
             units::count(summary.ignored_times.ahead)
         ));
     }
