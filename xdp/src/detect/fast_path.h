@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* The fast path: recognises common reports without a change, in one pass over the packet, without a copy.
  *
- * The common report is wire's `Brief`, with all items of INT 1.0: Report 1.0 without reporter metadata, about a UDP packet
- * over Ethernet and IPv4, up to 16 hops. All other reports, and those with a change, are decoded and examined by the slow path.
+ * The common report is wire's `Brief`: Report 1.0 without reporter metadata, about a UDP packet over Ethernet and IPv4, with up
+ * to 16 records of INT 1.0 that have the node ID and any other items. All other reports, and those with a change, are decoded and examined
+ * by the slow path.
  * The fast path changes nothing but latest values, so it can give up at any point.
  */
 #ifndef HOPWISE_FAST_PATH_H
@@ -55,7 +56,7 @@ enum {
 #define AT16(offset) (*(const raw16 *)(data + (offset)))
 #define AT32(offset) (*(const raw32 *)(data + (offset)))
 
-/* Whether records of this bitmap and length have the node, link, latency and queue first, and the utilization last. */
+/* Whether records of this bitmap and length have the node, link, latency, queue and ingress stamp first, and the utilization last. */
 static inline_always u32 is_all_items(u32 bitmap, u32 words, u32 dialect)
 {
     if (bitmap == 0xff00)
@@ -63,7 +64,20 @@ static inline_always u32 is_all_items(u32 bitmap, u32 words, u32 dialect)
     return bitmap == 0xfd00 && (words == 7 || words == 9);
 }
 
-/* Number of records in this many words of stack. */
+/* The plan for records of a bitmap and length; 0: the slow path reads them. */
+static inline_always const struct plan *plan_of(u32 bitmap, u32 words)
+{
+    u32 zero = 0;
+    const struct plans *all = map_lookup(&plans, &zero);
+    const struct plan *plan;
+
+    if (!all || bitmap & 0xff)
+        return 0;
+    plan = &all->of[((bitmap >> 8) << 5 | words) & (PLANS - 1)];
+    return plan->reciprocal ? plan : 0;
+}
+
+/* Number of records in this many words of stack, for records with all items. */
 static inline_always u32 records_in(u32 stack, u32 words)
 {
     switch (words) {
@@ -101,21 +115,32 @@ static inline_always u32 is_plain_word(const struct profile *p, u32 word)
            (p->dialect == INTCOLLECTOR_GEN && word >> 28 == 1 && (word >> 24 & 0xf) < 4 && !(word >> 21 & 7));
 }
 
-/* The number of hops of a common report of a flow's whole path; 0: it is not one. */
-static inline_always u32 common_hops(const u8 *data, const struct profile *p, u32 payload_len)
+/* The number of hops of a common report of a flow's whole path; 0: it is not one. `plan`: where the items of a record lie; 0: it has
+ * all of them.
+ */
+static inline_always u32 common_hops(const u8 *data, const struct profile *p, u32 payload_len, const struct plan **plan)
 {
     u32 word = from_be32(AT32(WORD)), words = data[HOP_ML] & 0x1f, stack = data[INNER_SHIM_LEN], hops, marks;
+    u32 bitmap = from_be16(AT16(BITMAP));
 
     /* F, Q, D from the lowest bit on; ONOS has them before the reserved bits. A replica (C of INT 1.0) is not common. */
     marks = word >> (p->dialect == ONOS ? 12 : 6);
     if (!is_plain_word(p, word) || AT16(INNER_TYPE) != from_be16(ETH_IPV4) || data[INNER_IP] != 0x45 ||
         data[INNER_PROTO] != IPPROTO_UDP || AT16(INNER_FRAGMENT) & from_be16(0x1fff) || data[INNER_SHIM] != 1 ||
         (data[INNER_INT] & 0xf2) != 0x10 || p->has_probe_marker || !dscp_marks(p, data[INNER_TOS] >> 2) ||
-        !is_plain_port(p, from_be16(AT16(INNER_DPORT))) || marks & 4 || (marks & 3) == 2 ||
-        !is_all_items(from_be16(AT16(BITMAP)), words, p->dialect) || AT32(SWITCH_ID) == ABSENT || stack < 3)
+        !is_plain_port(p, from_be16(AT16(INNER_DPORT))) || marks & 4 || (marks & 3) == 2 || AT32(SWITCH_ID) == ABSENT ||
+        stack < 3)
         return 0;
     stack -= 3;
-    hops = records_in(stack, words);
+    *plan = 0;
+    if (likely(is_all_items(bitmap, words, p->dialect))) {
+        hops = records_in(stack, words);
+    } else {
+        *plan = plan_of(bitmap, words);
+        if (!*plan)
+            return 0;
+        hops = stack * (*plan)->reciprocal >> 16;
+    }
     if (hops * words != stack || hops > MAX_HOPS || from_be16(AT16(INNER_TOTAL)) < 40 + stack * 4 ||
         payload_len < STACK - PAYLOAD + stack * 4)
         return 0;
@@ -132,36 +157,136 @@ static inline_always void common_key(const u8 *data, struct key *key)
                     (u64)IPPROTO_UDP << 32 | (u64)FLOW_PORTS << 40;
 }
 
-/* Whether one hop has no significant change. If so, adds its latency to the sum. */
-static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flow *flow, struct flow_hop *state,
+/* The items of a record; all-ones: it does not have it. */
+struct items {
+    u32 node;
+    u32 link;
+    u32 latency;
+    u32 queue;
+    u32 ingress; /* of 64 bits: the upper half */
+    u32 used;
+};
+
+/* Reads a record with all items, of `len` bytes, at `offset`. 0: the frame ends before. */
+static inline_always u32 read_all(struct items *items, const u8 *data, const u8 *end, u64 offset, u32 len)
+{
+    u64 last_offset = offset + len - 4;
+    const u8 *record, *last;
+
+    /* Shows the verifier that the offsets stay in bounds. */
+    asm volatile("%0 &= 0x7ff" : "+r"(offset));
+    asm volatile("%0 &= 0x7ff" : "+r"(last_offset));
+    record = data + offset;
+    last = data + last_offset;
+    if (record + 20 > end || last + 4 > end)
+        return 0;
+    items->node = from_be32(*(const raw32 *)record);
+    items->link = from_be32(*(const raw32 *)(record + 4));
+    items->latency = from_be32(*(const raw32 *)(record + 8));
+    items->queue = from_be32(*(const raw32 *)(record + 12));
+    items->ingress = *(const raw32 *)(record + 16);
+    items->used = from_be32(*(const raw32 *)last);
+    return 1;
+}
+
+/* Reads an item of a record. Without a branch for an absent one, so that the verifier has one path to check. */
+#define READ_PLANNED(value, item)                                                                                      \
+    do {                                                                                                               \
+        u64 place = offset + plan->at[item];                                                                           \
+        const u8 *word;                                                                                                \
+                                                                                                                       \
+        asm volatile("%0 &= 0x7ff" : "+r"(place));                                                                     \
+        word = data + place;                                                                                           \
+        if (word + 4 > end)                                                                                            \
+            return 0;                                                                                                  \
+        value = from_be32(*(const raw32 *)word) | -(plan->absent >> (item)&1);                                         \
+    } while (0)
+
+/* As read_all, for the records of a plan. */
+static inline_always u32 read_planned(struct items *items, const u8 *data, const u8 *end, u64 offset,
+                                      const struct plan *plan)
+{
+    const u8 *record;
+
+    READ_PLANNED(items->link, PLAN_LINK);
+    READ_PLANNED(items->latency, PLAN_LATENCY);
+    READ_PLANNED(items->queue, PLAN_QUEUE);
+    READ_PLANNED(items->ingress, PLAN_INGRESS);
+    READ_PLANNED(items->used, PLAN_USED);
+    asm volatile("%0 &= 0x7ff" : "+r"(offset));
+    record = data + offset;
+    if (record + 4 > end)
+        return 0;
+    items->node = from_be32(*(const raw32 *)record);
+    return 1;
+}
+
+/* The part of common_hop that queue and link values need. */
+static inline_always u32 others_of_hop_are_quiet(const struct items *items, const struct flow *flow, u64 utilization)
+{
+    if (items->used != ABSENT && !metric_is_quiet(METRIC_LINK, metric_key(items->node, egress_of(items->link, 0)),
+                                                  utilization, flow->link_threshold))
+        return 0;
+    return items->queue == ABSENT ||
+           metric_is_quiet(METRIC_QUEUE, queue_key(items->node, items->queue >> 24, egress_of(items->link, 0)),
+                           items->queue & 0xffffff, flow->queue_threshold);
+}
+
+/* Whether one hop has no significant change. If so, stores its values and adds its latency to the sum. `absent`: the items that
+ * its record does not have.
+ */
+static inline_always u32 common_hop(const struct items *items, u32 absent, struct flow *flow, struct flow_hop *state,
                                     u64 deadband, const struct profile *p, u64 *total)
 {
-    u32 node = from_be32(*(const raw32 *)record), link = from_be32(*(const raw32 *)(record + 4));
-    u32 latency = from_be32(*(const raw32 *)(record + 8)), queue = from_be32(*(const raw32 *)(record + 12));
-    u32 used = from_be32(*(const raw32 *)last), latest;
-    u64 ns = (u64)latency * p->latency_ns, utilization = (u64)used * p->utilization_unit;
+    u64 ns = (u64)items->latency * p->latency_ns, utilization = (u64)items->used * p->utilization_unit;
+    u32 latest = ABSENT;
 
     /* The slow path derives a missing latency from stamps, and finds it implausible without an ingress stamp. It also reads the
      * level-2 interfaces, if those of level 1 have no egress.
      */
-    if (node != state->node || (link & 0xffff) == 0xffff || latency == ABSENT || ns > p->max_latency ||
-        !*(const raw32 *)(record + 16))
+    if (items->node != state->node || !items->ingress ||
+        ((items->link & 0xffff) == 0xffff && !(absent & 1 << PLAN_LINK)))
         return 0;
-    latest = saturated(ns);
-    if ((u64)latest + deadband - state->reported > 2 * deadband)
+    if (!(absent & 1 << PLAN_LATENCY)) {
+        if (items->latency == ABSENT || ns > p->max_latency)
+            return 0;
+        latest = saturated(ns);
+        if ((u64)latest + deadband - state->reported > 2 * deadband)
+            return 0;
+        *total += ns;
+    }
+    if (!others_of_hop_are_quiet(items, flow, utilization))
         return 0;
-    if (used != ABSENT &&
-        !metric_is_quiet(METRIC_LINK, metric_key(node, egress_of(link, 0)), utilization, flow->link_threshold))
-        return 0;
-    if (queue != ABSENT && !metric_is_quiet(METRIC_QUEUE, queue_key(node, queue >> 24, egress_of(link, 0)),
-                                            queue & 0xffffff, flow->queue_threshold))
-        return 0;
-    state->link = link;
+    state->link = items->link;
     state->latest = latest;
-    state->queue = queue;
-    state->utilization = used == ABSENT ? ABSENT : utilization_saturated(utilization);
-    *total += ns;
+    state->queue = items->queue;
+    state->utilization = items->used == ABSENT ? ABSENT : utilization_saturated(utilization);
     return 1;
+}
+
+/* Arguments and result of planned_hop. */
+struct planned {
+    u64 offset; /* of the record in the frame */
+    u64 deadband;
+    u64 total;
+    u32 index; /* of the flow */
+};
+
+/* As common_hop, for a record of a plan. A global function: the verifier checks it once, and not for each hop with each outcome of
+ * the hops before.
+ */
+noinline int planned_hop(struct xdp_md *frame, struct planned *planned, struct flow_hop *state, const struct plan *plan,
+                         const struct profile *p)
+{
+    const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
+    struct items items;
+    struct flow *flow;
+
+    if (!planned || !state || !plan || !p)
+        return 0;
+    flow = flow_at(planned->index);
+    return flow && read_planned(&items, data, end, planned->offset, plan) &&
+           common_hop(&items, plan->absent, flow, state, planned->deadband, p, &planned->total);
 }
 
 /* The index of a telemetry port; MAX_PORTS: it is not one. */
@@ -179,15 +304,20 @@ static inline_always u32 port_number(const struct control *c, u32 port)
 static noinline int fast_path(struct xdp_md *frame, const struct control *c)
 {
     const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
-    u32 zero = 0, payload_len, total_len, hops, len, port, version, index, exceeded;
+    u32 zero = 0, payload_len, total_len, hops, len, port, version, index, exceeded, has_latency;
     struct profile *p = map_lookup(&profiles, &zero);
     struct counters *counters;
-    struct sequence_number number;
+    /* One after the other, because all frames of nested calls have 512 bytes together. */
+    union {
+        struct key key;
+        struct planned planned;
+        struct sequence_number number;
+    } local;
     struct flow_hop *state;
     struct far_hops *far;
+    const struct plan *plan;
     struct flow *flow;
-    struct key key;
-    u64 total = 0, offset, last_offset, deadband;
+    u64 offset, total;
 
     if (data + STACK > end || !p || c->prefixes || c->watched || p->synchronised)
         return OTHERWISE;
@@ -199,14 +329,14 @@ static noinline int fast_path(struct xdp_md *frame, const struct control *c)
         data + PAYLOAD + payload_len > end || port == MAX_PORTS)
         return OTHERWISE;
     /* Prefetches the flow while the headers are checked. */
-    common_key(data, &key);
-    flow = flow_find(&key, &index);
+    common_key(data, &local.key);
+    flow = flow_find(&local.key, &index);
     if (!flow)
         return OTHERWISE;
     *(volatile u64 *)&flow->latest;
     *(volatile u32 *)&flow->hops[1].node;
     *(volatile u32 *)&flow->hops[4].node;
-    hops = common_hops(data, p, payload_len);
+    hops = common_hops(data, p, payload_len, &plan);
     if (!hops)
         return OTHERWISE;
     version = *(volatile u32 *)&flow->version;
@@ -216,49 +346,53 @@ static noinline int fast_path(struct xdp_md *frame, const struct control *c)
         (flow->flags & (FLOW_HOP_LIMIT | FLOW_MTU | FLOW_POSTCARD | FLOW_PENDING | FLOW_ALWAYS |
                         (exceeded ? 0 : FLOW_INCOMPLETE))) != exceeded)
         return OTHERWISE;
-    deadband = flow->hop_threshold < MAX_THRESHOLD ? flow->hop_threshold : MAX_THRESHOLD;
+    local.planned.deadband = flow->hop_threshold < MAX_THRESHOLD ? flow->hop_threshold : MAX_THRESHOLD;
+    local.planned.index = index;
+    local.planned.total = 0;
     state = flow->hops;
     len = (data[HOP_ML] & 0x1f) * 4;
     offset = STACK + (hops - 1) * len;
     for (u32 i = 0; i < MAX_HOPS; i++) {
-        const u8 *record, *last;
+        struct items items;
 
         if (i >= hops)
             break;
-        /* Shows the verifier that the offsets stay in bounds. */
-        last_offset = offset + len - 4;
-        asm volatile("%0 &= 0x7ff" : "+r"(offset));
-        asm volatile("%0 &= 0x7ff" : "+r"(last_offset));
-        record = data + offset;
-        last = data + last_offset;
-        if (record + 20 > end || last + 4 > end)
-            return OTHERWISE;
         if (i == NEAR_HOPS) {
             far = far_at(index);
             if (!far)
                 return OTHERWISE;
             state = far->hops;
         }
-        if (!common_hop(record, last, flow, state, deadband, p, &total))
+        if (plan) {
+            local.planned.offset = offset;
+            if (!planned_hop(frame, &local.planned, state, plan, p))
+                return OTHERWISE;
+        } else if (!read_all(&items, data, end, offset, len) ||
+                   !common_hop(&items, 0, flow, state, local.planned.deadband, p, &local.planned.total)) {
             return OTHERWISE;
+        }
         state++;
         offset -= len;
     }
-    if (flow->reported == NO_VALUE || distance(flow->reported, total) > flow->latency_threshold ||
-        *(volatile u32 *)&flow->version != version)
+    /* Without the latency of every hop, that of the flow is unknown. With E or M, hops may be missing. */
+    total = local.planned.total;
+    has_latency = !exceeded && !(plan && plan->absent & 1 << PLAN_LATENCY);
+    if (has_latency && (flow->reported == NO_VALUE || distance(flow->reported, total) > flow->latency_threshold))
+        return OTHERWISE;
+    if (*(volatile u32 *)&flow->version != version)
         return OTHERWISE;
     if (c->sequence) {
-        number.key = stream_key(10, from_be32(AT32(WORD)) & 0x3f, c->listeners[port & (MAX_PORTS - 1)],
-                                from_be32(AT32(SWITCH_ID)));
-        number.source[0] = number.source[1] = 0;
-        number.value = from_be32(AT32(NUMBER));
-        number.mask = ABSENT;
-        if (!stream_suppress(&number))
+        local.number.key = stream_key(10, from_be32(AT32(WORD)) & 0x3f, c->listeners[port & (MAX_PORTS - 1)],
+                                      from_be32(AT32(SWITCH_ID)));
+        local.number.source[0] = local.number.source[1] = 0;
+        local.number.value = from_be32(AT32(NUMBER));
+        local.number.mask = ABSENT;
+        if (!stream_suppress(&local.number))
             return OTHERWISE;
     }
-    flow->latest = total;
+    flow->latest = has_latency ? total : NO_VALUE;
     flow->level_2 = 0;
-    flow->basis = hops == 1 ? BASIS_MEASURED : BASIS_HOP_SUM;
+    flow->basis = hops == 1 || !has_latency ? BASIS_MEASURED : BASIS_HOP_SUM;
     flow->reports++;
     counters = my_counters();
     if (counters)

@@ -1,6 +1,8 @@
 //! Encodes the profile with which the kernel's decoder reads a source: the Rust side of `struct profile` and `struct ports` in
-//! `parse.h`.
+//! `parse.h`, and of `struct plans` in `tables.h`.
 
+use wire::Items;
+use wire::int::Layout;
 use wire::profile::TcpShim;
 
 use crate::bytes::put;
@@ -119,6 +121,65 @@ pub fn ports(ports: &wire::TelemetryPorts) -> [u8; PORTS_LEN] {
     put(&mut out, field::COUNT, &(ports.len() as u32).to_ne_bytes());
     put_ports(&mut out, field::PORT, ports);
     out
+}
+
+/// Offsets of the fields of `struct plan`, in its order.
+mod plan {
+    use wire::Items;
+
+    pub(super) const RECIPROCAL: usize = 0;
+    pub(super) const AT: usize = 4;
+    pub(super) const ABSENT: usize = 9;
+    pub(super) const LEN: usize = 12;
+    /// The items of `enum plan_item`.
+    pub(super) const ITEMS: [Items; 5] = [
+        Items::INTERFACES,
+        Items::HOP_LATENCY,
+        Items::QUEUE,
+        Items::INGRESS_TS,
+        Items::TX_UTILIZATION,
+    ];
+    /// Number of record lengths, in words.
+    pub(super) const LENGTHS: u8 = 32;
+    /// Number of first bytes of a bitmap.
+    pub(super) const BITMAPS: usize = 256;
+}
+
+/// Encodes, for each first byte of a bitmap of INT 1.0 and each length of a record, where the fast path finds the items that it
+/// reads (`struct plans`).
+pub(crate) fn plans(dialect: wire::Dialect) -> Vec<u8> {
+    let mut out = vec![0; plan::LEN * usize::from(plan::LENGTHS) * plan::BITMAPS];
+    let lengths = (0..=u8::MAX).flat_map(|first| (0..plan::LENGTHS).map(move |words| (first, words)));
+    for ((first, words), out) in lengths.zip(out.chunks_exact_mut(plan::LEN)) {
+        let bitmap = u16::from(first) << 8;
+        if let Some(layout) = planned_layout(bitmap, words, dialect) {
+            let reciprocal = (1_u32 << 16).div_ceil(words.into());
+            put(out, plan::RECIPROCAL, &reciprocal.to_ne_bytes());
+            for (number, item) in plan::ITEMS.into_iter().enumerate() {
+                if layout.carried().contains(item) {
+                    out[plan::AT + number] = (layout.word_of(item) * 4) as u8;
+                } else {
+                    out[plan::ABSENT] |= 1 << number;
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Returns the layout of such records, or `None` if the fast path cannot read them: the length of the stack decides about the
+/// layout, the node is missing, the interfaces are of level 2 only, or the latency follows from timestamps.
+fn planned_layout(bitmap: u16, words: u8, dialect: wire::Dialect) -> Option<Layout> {
+    let layout = Layout::int_10(bitmap, words, dialect).ok()?;
+    let both = usize::from(words) * usize::from(wire::int::layout::words_10(bitmap));
+    let is_certain = Layout::words_10(bitmap, words, both, dialect) == words;
+    let items = layout.carried();
+    let has_level_2_only = items.contains(Items::L2_INTERFACES) && !items.contains(Items::INTERFACES);
+    let has_only_stamps = !items.contains(Items::HOP_LATENCY)
+        && items.contains(Items::INGRESS_TS)
+        && items.contains(Items::EGRESS_TS);
+    let is_planned = is_certain && items.contains(Items::NODE_ID) && !has_level_2_only && !has_only_stamps;
+    is_planned.then_some(layout)
 }
 
 fn put_ports(out: &mut [u8], at: usize, ports: &[u16]) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The tables of detection, and how entries are found. layout.rs mirrors every struct here in Rust.
+/* The tables of detection, and how entries are found. layout.rs mirrors the structs here in Rust, profile.rs the plans.
  *
  * Tables are arrays that user space maps into its memory. The program hashes keys itself: finding an entry takes a multiplication
  * and a load, without a call; iterating and deleting need no system call in user space.
@@ -37,6 +37,25 @@ struct flow_hop {
     u32 latest;
     u32 queue;       /* id << 24 | occupancy */
     u32 utilization; /* millionths of the link */
+};
+
+/* Items of a record that the fast path reads. The node is always the first. */
+enum plan_item { PLAN_LINK, PLAN_LATENCY, PLAN_QUEUE, PLAN_INGRESS, PLAN_USED, PLAN_ITEMS };
+
+/* Where the items of a record of INT 1.0 lie, by the first byte of its bitmap and its length in words, if the second byte is 0:
+ * user space makes it from wire::Layout.
+ */
+struct plan {
+    u32 reciprocal; /* n * reciprocal >> 16 is n divided by the words of a record; 0: the slow path reads such records */
+    u8 at[PLAN_ITEMS]; /* offsets in bytes; of an item that the record does not have, that of the node */
+    u8 absent;         /* bit i: the record does not have item i */
+    u8 pad[2];
+};
+_Static_assert(sizeof(struct plan) == 12, "profile.rs mirrors this struct");
+/* One for each first byte and each number of words up to 31. */
+#define PLANS (256 << 5)
+struct plans {
+    struct plan of[PLANS];
 };
 
 enum flow_flags {
@@ -234,6 +253,7 @@ TABLE(links, MAP_ARRAY, 64, MAP_MMAPABLE, struct metric_bucket);
 TABLE(streams, MAP_ARRAY, 64, MAP_MMAPABLE, struct stream);
 TABLE(detection, MAP_ARRAY, 2, 0, struct detection);
 TABLE(profiles, MAP_ARRAY, 256, 0, struct profile);
+TABLE(plans, MAP_ARRAY, 1, 0, struct plans);
 TABLE(counters, MAP_PERCPU_ARRAY, 1, 0, struct counters);
 
 /* Profiles by source prefix. The key begins with the family, so that an IPv4 address matches IPv4 prefixes only. */

@@ -15,7 +15,7 @@ use super::layout::{
     self, Counters, FLOW_HOPS, METRIC_WAYS, STREAM_WINDOW, Seed, WAYS, control, flow, key_of, key_words,
     slot, stream, wide,
 };
-use super::profile::{Units, profile};
+use super::profile::{Units, plans, profile};
 use crate::bytes::put;
 
 /// Bytes of the kernel's header before each record of a ring buffer.
@@ -167,6 +167,7 @@ pub struct Tables {
     sizes: Sizes,
     detection: Map,
     profiles: Map,
+    plans: Map,
     prefixes: Map,
     counters: Map,
 }
@@ -191,6 +192,7 @@ impl Tables {
             sizes,
             detection: object.map("detection")?.try_clone()?,
             profiles: object.map("profiles")?.try_clone()?,
+            plans: object.map("plans")?.try_clone()?,
             prefixes: object.map("prefixes")?.try_clone()?,
             counters: object.map("counters")?.try_clone()?,
         })
@@ -242,7 +244,9 @@ impl Tables {
         listed: &[(Prefix, &wire::Profile, Units)],
     ) -> Result<(), Error> {
         let mut known = vec![profile(default.0, &default.1)];
-        self.profiles.update(&0_u32.to_ne_bytes(), &known[0])?;
+        let first = 0_u32.to_ne_bytes();
+        self.plans.update(&first, &plans(default.0.dialect))?;
+        self.profiles.update(&first, &known[0])?;
         // Among equal prefixes the first one wins, so it is written last.
         for (prefix, wire, units) in listed.iter().rev() {
             let bytes = profile(wire, units);
