@@ -1,5 +1,5 @@
-//! Drives the simulated network in real time: each 5 ms step simulates up to the present, then sends the reports that it
-//! produced through UDP sockets, one socket and loopback address per switch.
+//! Drives the simulated network in real time, in steps of 5 ms. After each, the reports that it produced are sent through UDP sockets,
+//! one socket and loopback address per switch.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,7 +22,7 @@ use terminal::{CliError, Terminal, Tone, units};
 
 /// Simulated time per step. Shorter steps are smoother, longer ones cost less CPU time.
 const STEP: Duration = Duration::from_millis(5);
-/// Lag behind real time above which the simulation is no longer realistic; the command prints a warning once.
+/// Lag behind real time above which the simulated clock stops for that time; the command says so once.
 const MAX_LAG: Duration = Duration::from_secs(2);
 /// Simulated time after which no packet is in flight any more.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
@@ -159,23 +159,30 @@ impl Network {
         let begin = Instant::now();
         let mut outbox = Outbox::new(to, std::mem::take(&mut self.streams));
         let mut script = std::mem::take(&mut self.script).into_iter().peekable();
-        let mut warned = false;
+        let mut pauses = Duration::ZERO;
         // Relaxed: no other data depends on the flag.
         while !stop.load(Ordering::Relaxed) && span.is_none_or(|span| begin.elapsed() < span) {
-            let elapsed = begin.elapsed();
+            // Between any two steps, so that a slow machine delays the manager's commands no more than the traffic.
             self.execute_commands();
-            self.advance(self.start + elapsed.as_nanos() as u64, &mut outbox)?;
-            while let Some(line) = script.next_if(|line| u128::from(line.at) <= elapsed.as_nanos()) {
+            let due = self.start + (begin.elapsed() - pauses).as_nanos() as u64;
+            let lag = Duration::from_nanos(due.saturating_sub(self.fabric.now()));
+            if lag > MAX_LAG {
+                if pauses.is_zero() {
+                    terminal::note(format_args!(
+                        "this machine is too busy to simulate in real time; the network pauses now and then"
+                    ));
+                }
+                pauses += lag;
+            }
+            if lag < STEP {
+                thread::sleep(STEP - lag);
+                continue;
+            }
+            self.advance(self.fabric.now() + STEP.as_nanos() as u64, &mut outbox)?;
+            let simulated = self.fabric.now() - self.start;
+            while let Some(line) = script.next_if(|line| line.at <= simulated) {
                 announce(&line)?;
             }
-            let lag = begin.elapsed() - elapsed;
-            if lag > MAX_LAG && !warned {
-                warned = true;
-                terminal::note(format_args!(
-                    "this machine is too busy to simulate in real time; the network pauses now and then"
-                ));
-            }
-            thread::sleep(STEP.saturating_sub(lag));
         }
         self.drain(&mut outbox)?;
         Ok((
