@@ -18,7 +18,7 @@ use terminal::CliError;
 pub(crate) const COLLECTOR_FILE: &str = "collector.toml";
 /// Maximum time until the switches have the rules of the intents; includes the drain time, in which the last packets with INT
 /// leave.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval between two polls of an API.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of entries of a switch's history that are searched.

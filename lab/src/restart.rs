@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use nic::process::Signal;
 use terminal::CliError;
 
+use crate::remote::Lab;
+use crate::up::{StartedProcess, TIMEOUT};
 use crate::{bmv2, down, managed};
-use crate::{remote::Lab, up::StartedProcess};
 
-/// Maximum wait for the old process to end, and for the new one to answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between two polls of the switch.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 

@@ -17,8 +17,9 @@ use terminal::{CliError, programs};
 
 /// Default address of the collector's API and web page; falls back to a free port.
 pub(crate) const DEFAULT_API: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
-/// Maximum wait for all processes to answer.
-const TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum wait for all processes to answer. One that has ended is noticed at once; one that still runs on a busy machine may
+/// need longer than a minute.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval between two polls of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of log lines that are shown when a process fails.
