@@ -113,17 +113,18 @@ fn flow(row: Vec<Value>) -> Option<FlowDetail> {
     let mut row = Row(row.into_iter());
     let text = row.text()?;
     let flow = row.flow()?;
+    let path = parse_path(&row.text().unwrap_or_default());
     let flow = FlowView {
         id: format!("{:016x}", flow.key().id()),
         flow,
         text,
-        path: parse_path(&row.text().unwrap_or_default()),
+        path_length: u16::try_from(path.len()).unwrap_or(u16::MAX),
+        path,
         flow_latency: row.number(),
         latencies: None,
         basis: row.text().unwrap_or_default().into(),
         path_basis: None,
         incomplete: None,
-        path_length: 0,
         truncated: false,
         reports: row.number()?,
         first_seen: row.number()?,

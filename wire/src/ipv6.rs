@@ -182,7 +182,9 @@ pub(crate) struct Extensions<'a> {
     pub(crate) at: usize,
     /// Number of the next header.
     pub(crate) next: u8,
+    /// The number of headers that may still be read.
     remaining: usize,
+    is_later_fragment: bool,
 }
 
 /// An extension header whose first eight bytes are present.
@@ -201,6 +203,7 @@ impl<'a> Extensions<'a> {
             at,
             next,
             remaining: MAX_EXTENSIONS,
+            is_later_fragment: false,
         }
     }
 
@@ -217,7 +220,7 @@ impl<'a> Extensions<'a> {
 
     /// Returns whether a transport header comes next.
     pub(crate) fn is_at_transport(&self) -> bool {
-        self.remaining > 0 && unit_of(self.next).is_none()
+        !self.is_later_fragment && unit_of(self.next).is_none()
     }
 }
 
@@ -236,7 +239,7 @@ impl Iterator for Extensions<'_> {
 
     fn next(&mut self) -> Option<Extension> {
         let kind = self.next;
-        let unit = unit_of(kind)?;
+        let unit = unit_of(kind).filter(|_| !self.is_later_fragment)?;
         let head = self
             .bytes
             .get(self.at..self.at + 8)
@@ -244,7 +247,7 @@ impl Iterator for Extensions<'_> {
         self.next = head[0];
         if kind == FRAGMENT && u16_at(head, 2) & 0xfff8 != 0 {
             // A later fragment has no transport header.
-            self.remaining = 0;
+            self.is_later_fragment = true;
             return None;
         }
         let header = Extension {
