@@ -1,12 +1,13 @@
 //! Cache of the flow keys of each file by their interned ID. An ID's meaning never changes within a file, so each key is
 //! parsed only once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
+use crate::hasher::Seeded;
 use crate::identity::FileIdentity;
 use crate::intern::parse_flow;
 
@@ -14,6 +15,9 @@ use crate::intern::parse_flow;
 const MAX_KEYS: usize = 500_000;
 /// Number of sequential reads that take as long as one lookup.
 const READS_PER_LOOKUP: usize = 8;
+
+/// A set of flows.
+pub(crate) type FlowSet = HashSet<FlowKey, Seeded>;
 
 /// Flow keys by file, for the files that queries have used.
 #[derive(Default, Debug)]
@@ -41,10 +45,7 @@ impl FlowKeyCache {
     ) -> rusqlite::Result<Keys> {
         let known = self.lock().get(file).cloned().unwrap_or_default();
         let known_count = known.len();
-        let last: i64 = conn
-            .prepare_cached("SELECT ifnull(max(id), 0) FROM f0.flow_key")?
-            .query_row([], |row| row.get(0))?;
-        let count = usize::try_from(last).unwrap_or(usize::MAX);
+        let count = last_id(conn)?;
         if count <= known_count {
             return Ok(Keys::Loaded(known));
         }
@@ -56,6 +57,38 @@ impl FlowKeyCache {
         read_remaining(conn, Arc::make_mut(&mut keys), count)?;
         self.insert(file, &keys);
         Ok(Keys::Loaded(keys))
+    }
+
+    /// Returns those of the `wanted` flows that a file has, with their IDs, in ascending order of the IDs.
+    pub(crate) fn find(
+        &self,
+        conn: &Connection,
+        file: &FileIdentity,
+        wanted: &FlowSet,
+    ) -> rusqlite::Result<Vec<(i64, FlowKey)>> {
+        let mut found = Vec::new();
+        if wanted.len().saturating_mul(READS_PER_LOOKUP) < last_id(conn)? {
+            for flow in wanted {
+                found.extend(find_flow(conn, *flow)?.map(|number| (number, *flow)));
+            }
+            found.sort_unstable_by_key(|(number, _)| *number);
+            return Ok(found);
+        }
+        if let Keys::Loaded(keys) = self.load(conn, file, usize::MAX)? {
+            let present = (1..).zip(keys.iter());
+            let wanted =
+                present.filter_map(|(number, key)| Some((number, key.filter(|key| wanted.contains(key))?)));
+            return Ok(wanted.collect());
+        }
+        let mut select =
+            conn.prepare_cached("SELECT src, dst, sport, dport, proto, id FROM f0.flow_key ORDER BY id")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            if let Some(flow) = parse_flow(row)?.filter(|flow| wanted.contains(flow)) {
+                found.push((row.get(5)?, flow));
+            }
+        }
+        Ok(found)
     }
 
     /// Removes files that are not `present` from the cache.
@@ -105,6 +138,20 @@ impl Keys {
             }
         }
     }
+}
+
+/// Returns the largest ID of a flow in a file, or 0 if it has none.
+fn last_id(conn: &Connection) -> rusqlite::Result<usize> {
+    let last: i64 = conn
+        .prepare_cached("SELECT ifnull(max(id), 0) FROM f0.flow_key")?
+        .query_row([], |row| row.get(0))?;
+    Ok(usize::try_from(last).unwrap_or(usize::MAX))
+}
+
+/// Finds a flow's ID in a file.
+pub(crate) fn find_flow(conn: &Connection, flow: FlowKey) -> rusqlite::Result<Option<i64>> {
+    let mut select = conn.prepare_cached("SELECT id FROM f0.flow_key WHERE flow = ?1")?;
+    select.query_row([flow.to_string()], |row| row.get(0)).optional()
 }
 
 /// Appends the flows with IDs above those in `keys`, up to `count`.

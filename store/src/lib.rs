@@ -112,6 +112,7 @@ mod keys;
 mod losses;
 mod moved;
 mod numbering;
+mod path_spans;
 mod path_use;
 mod paths;
 mod problems;
@@ -130,6 +131,7 @@ mod spans;
 mod stats;
 mod store;
 mod summary;
+mod taken;
 mod traffic;
 mod watch;
 mod writer;
@@ -147,6 +149,7 @@ pub use guard::VIEWS;
 pub use identity::{FileChange, FileIdentity};
 pub use losses::{DropKey, DropSum, LinkCount, Losses, ReporterLoss};
 pub use moved::MovedFiles;
+pub use path_spans::{PathSpan, PathTally, divided_note};
 pub use path_use::{
     ChangeGroup, ChangeTally, FlowSelector, Lifetime, PathChange, PathChanges, PathPart, PathUse, PathUses,
     UseTally, use_pieces,
@@ -165,9 +168,8 @@ pub use rows::{
     RollupFilter, Totals,
 };
 pub use salvage::{Records, Salvaged};
-pub use spans::{
-    FlowFilter, FlowSpan, FlowSpans, NodeSpans, PathSpan, Piece, SeriesKey, Span, SpanSum, rank_paths,
-};
+pub use spans::{FlowFilter, FlowSpan, FlowSpans, NodeSpans, Piece, SeriesKey, Span, SpanSum};
 pub use stats::{State, Stats};
 pub use store::Store;
+pub use taken::unknown_paths_note;
 pub use traffic::{Columns, Counted, EventGroup, EventParts, Tally};

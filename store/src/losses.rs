@@ -9,17 +9,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
 
 use collector::event::Nanos;
 use rusqlite::{Connection, OptionalExtension as _};
+use wire::FlowKey;
 
 use crate::guard::Deadline;
-use crate::hasher::FastSet;
 use crate::identity::FileIdentity;
 use crate::keys::{FlowKeyCache, Keys};
-use crate::paths::{PathHistory, Paths};
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::rows::{int, unsigned};
-use crate::schema::Features;
 use crate::spans::{Span, for_each_row};
+use crate::taken::{PathSearch, Searched};
 
 /// Selects packet reports that a node sent about itself. Packets whose INT metadata travels with them are reported by the
 /// sink only and not counted.
@@ -143,10 +142,10 @@ impl Reader {
             let accounted = span.to().saturating_add(ACCOUNTED);
             let files = self.files_in(span.from().saturating_sub(UNDER_WAY), accounted)?;
             for file in &files {
-                self.query_file(file, &deadline, |conn, features| {
+                self.query_file(file, &deadline, |conn, _| {
                     losses.read_drops(conn, span, &mut flows, self.keys(), file)?;
                     losses.read_reporters(conn, span)?;
-                    counts.add_file(conn, features, self.keys(), file)
+                    counts.add_file(conn, self.keys(), file)
                 })?;
             }
             // Only now it is known up to which time reports were counted.
@@ -159,6 +158,7 @@ impl Reader {
             for (key, sum) in &mut losses.drops {
                 sum.flows = flows.by_key.get(key).map_or(0, |flows| flows.len() as u64);
             }
+            counts.add_paths(self, &deadline)?;
             counts.finish(&mut losses, &deadline)?;
             Ok(losses)
         })
@@ -389,7 +389,10 @@ struct Counts {
     borders: HashMap<(u64, u32), Borders>,
     /// The path of each of these flows.
     flow_paths: HashMap<u64, SinglePath>,
-    paths: Paths,
+    /// The flows whose paths are searched.
+    searched: Searched,
+    /// The nodes of each path, by its index.
+    paths: Vec<Vec<u32>>,
     truncated: bool,
 }
 
@@ -404,7 +407,8 @@ impl Counts {
             packets: HashMap::new(),
             borders: HashMap::new(),
             flow_paths: HashMap::new(),
-            paths: Paths::default(),
+            searched: Searched::default(),
+            paths: Vec::new(),
             truncated: false,
         }
     }
@@ -412,7 +416,6 @@ impl Counts {
     fn add_file(
         &mut self,
         conn: &Connection,
-        features: Features,
         keys: &FlowKeyCache,
         file: &FileIdentity,
     ) -> rusqlite::Result<()> {
@@ -423,8 +426,7 @@ impl Counts {
             self.until = ts;
             self.is_cut = true;
         }
-        let flow_ids = self.add_reports(conn, keys, file)?;
-        self.add_paths(conn, features, &flow_ids)
+        self.add_reports(conn, keys, file)
     }
 
     /// Returns the time of the first report in a file beyond the limit. All earlier reports are counted, and none of the same
@@ -440,17 +442,17 @@ impl Counts {
             .optional()
     }
 
-    /// Adds the reports of a file. Returns the flow IDs by their interned numbers in the file.
+    /// Adds the reports of a file.
     fn add_reports(
         &mut self,
         conn: &Connection,
         keys: &FlowKeyCache,
         file: &FileIdentity,
-    ) -> rusqlite::Result<HashMap<i64, u64>> {
+    ) -> rusqlite::Result<()> {
         let sql = format!("SELECT flow, node, flags, count(*) {FROM_PACKETS} GROUP BY flow, node, flags");
         let mut select = conn.prepare_cached(&sql)?;
         let mut rows = select.query([int(self.from), int(self.until)])?;
-        let mut flow_ids: HashMap<i64, u64> = HashMap::new();
+        let mut flows: HashMap<i64, FlowKey> = HashMap::new();
         let mut file_keys: Option<Keys> = None;
         while let Some(row) = rows.next()? {
             let number: i64 = row.get(0)?;
@@ -460,18 +462,21 @@ impl Counts {
                 Some(file_keys) => file_keys,
                 none => none.insert(keys.load(conn, file, usize::MAX)?),
             };
-            let flow = match flow_ids.get(&number) {
+            let flow = match flows.get(&number) {
                 Some(flow) => Some(*flow),
-                None => file_keys.get(conn, number)?.map(|key| key.id()),
+                None => file_keys.get(conn, number)?,
             };
             let Some(flow) = flow else { continue };
-            let Some(packets) = self.packets_entry(flow, row.get(1)?) else {
+            let Some(packets) = self.packets_entry(flow.id(), row.get(1)?) else {
                 continue;
             };
-            flow_ids.insert(number, flow);
             packets.add(row.get_ref(2)?.as_str()?, count);
+            flows.insert(number, flow);
         }
-        Ok(flow_ids)
+        let needed = self.until;
+        self.searched
+            .extend(flows.into_values().map(|flow| (flow, needed)));
+        Ok(())
     }
 
     /// Adds the reports of a file near the ends of the counted time.
@@ -533,19 +538,18 @@ impl Counts {
         }
     }
 
-    fn add_paths(
-        &mut self,
-        conn: &Connection,
-        features: Features,
-        flow_ids: &HashMap<i64, u64>,
-    ) -> rusqlite::Result<()> {
-        self.paths.next_file();
-        let numbers: FastSet<i64> = flow_ids.keys().copied().collect();
-        let mut history = PathHistory::read(conn, features, self.from, self.until, &numbers, false)?;
-        for (number, flow) in flow_ids {
-            for (_, path) in history.paths(conn, *number, self.from, self.until)? {
-                let path = SinglePath::Known(self.paths.index(conn, path)?);
-                let known = self.flow_paths.entry(*flow).or_insert(SinglePath::Unknown);
+    /// Finds the path of each flow, in whichever files it is.
+    fn add_paths(&mut self, reader: &Reader, deadline: &Deadline) -> Result<(), QueryError> {
+        let search = PathSearch {
+            from: self.from,
+            to: self.until,
+            only_last: false,
+        };
+        let taken = reader.find_paths(&self.searched, search, deadline)?;
+        for flow in self.searched.keys() {
+            for (_, path) in taken.starts(flow) {
+                let path = SinglePath::Known(*path);
+                let known = self.flow_paths.entry(flow.id()).or_insert(SinglePath::Unknown);
                 *known = if [SinglePath::Unknown, path].contains(known) {
                     path
                 } else {
@@ -553,13 +557,14 @@ impl Counts {
                 };
             }
         }
+        self.paths = taken.nodes;
         Ok(())
     }
 
     fn finish(self, losses: &mut Losses, deadline: &Deadline) -> Result<(), QueryError> {
         losses.truncated |= self.truncated;
         losses.counted_until = self.is_cut.then_some(self.until);
-        let paths = self.paths.into_nodes();
+        let paths = &self.paths;
         let comparable: Vec<bool> = paths.iter().map(|path| can_be_compared(path)).collect();
         let reporting: HashSet<u32> = self.packets.keys().map(|(_, node)| *node).collect();
         for (flow, path) in &self.flow_paths {

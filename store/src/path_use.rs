@@ -2,7 +2,7 @@
 //! used.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map, hash_map::Entry};
 use std::net::IpAddr;
 
 use collector::event::Nanos;
@@ -10,15 +10,16 @@ use detect::Metric;
 use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
-use crate::hasher::{FastMap, FastSet, Seeded};
+use crate::hasher::{FastSet, Seeded};
 use crate::intern::parse_flow;
-use crate::keys::Keys;
-use crate::paths::{MAX_PATHS_PER_FLOW, PathHistory, Paths, paths_sql};
+use crate::keys::{FlowSet, Keys, find_flow};
+use crate::paths::{MAX_PATHS_PER_FLOW, Paths, paths_sql};
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::rows::{int, unsigned};
 use crate::schema::Features;
-use crate::spans::{MINUTE, Piece, Span, SpanSum, find_flow, read_flow, read_flows};
+use crate::spans::{MAX_LOOKUP_FLOWS, MINUTE, Piece, Span, SpanSum, read_some_flows};
+use crate::taken::PathSearch;
 
 /// Maximum number of flows whose current path is tracked: about 20 MB.
 const MAX_FLOWS: usize = 200_000;
@@ -30,8 +31,6 @@ const MAX_SELECTED_FLOWS: usize = 20_000;
 const MAX_TALLIED_FLOWS: usize = 20_000;
 /// Maximum number of intervals and paths for one answer: about 30 MB.
 const MAX_PARTS: usize = 1_000_000;
-/// Maximum number of flows that are read one by one, per minute.
-const MAX_LOOKUP_FLOWS: usize = 50;
 /// Maximum number of per-minute lookups; each takes a few microseconds.
 const MAX_LOOKUPS: u64 = 10_000;
 /// Longest time for which a flow's count may not be stored yet: minutes are stored up to two minutes late.
@@ -171,7 +170,16 @@ pub struct ChangeTally {
     /// Current path of each flow at the present point of the scan.
     current_paths: HashMap<FlowKey, usize, Seeded>,
     changes: Vec<IndexedChange>,
+    /// The first paths in the span of flows that had another before, if that one is to be looked up.
+    firsts: Option<HashMap<FlowKey, FirstPath, Seeded>>,
     truncated: bool,
+}
+
+/// The first path of a flow in the span.
+#[derive(Clone, Copy, Debug)]
+struct FirstPath {
+    ts: Nanos,
+    path: usize,
 }
 
 /// A change between two paths, by their indexes. `before` is `None` if the earlier path is not stored.
@@ -217,6 +225,8 @@ impl Reader {
         self.with_retry(|| {
             let deadline = self.deadline();
             let mut changes = ChangeTally::new(span);
+            // The path before the first change may be in an earlier file.
+            changes.firsts = Some(HashMap::default());
             for file in self.files_in(span.from(), span.to())? {
                 self.query_file(&file, &deadline, |conn, features| {
                     changes.paths.next_file();
@@ -244,6 +254,26 @@ impl Reader {
                     })
                 })?;
             }
+            let search = PathSearch {
+                from: span.from().saturating_sub(1),
+                to: span.from(),
+                only_last: false,
+            };
+            let firsts = changes.firsts.take().unwrap_or_default();
+            let flows = firsts.keys().map(|flow| (*flow, search.to)).collect();
+            let taken = self.find_paths(&flows, search, &deadline)?;
+            for (flow, first) in firsts {
+                let known = taken.starts(&flow).last();
+                let before = known.map(|(_, path)| changes.paths.insert(taken.nodes[*path].clone()));
+                if before != Some(first.path) {
+                    changes.push(IndexedChange {
+                        ts: first.ts,
+                        flow,
+                        before,
+                        after: first.path,
+                    });
+                }
+            }
             deadline.check()?;
             Ok(changes.finish(limit))
         })
@@ -268,12 +298,44 @@ impl Reader {
             let deadline = self.deadline();
             let mut uses = UseTally::new(span);
             uses.room_left = room_left;
-            for file in self.files_in(span.from(), span.to())? {
-                self.query_file(&file, &deadline, |conn, features| {
+            let files = self.files_in(span.from(), span.to())?;
+            let mut selected = FlowSet::default();
+            for file in &files {
+                self.query_file(file, &deadline, |conn, _| {
                     let (numbers, more) = select_flows(conn, flows)?;
                     uses.truncated |= more;
-                    uses.add_file(conn, features, numbers)
+                    selected.extend(numbers.into_values());
+                    Ok(())
                 })?;
+            }
+            // Of one length for all files, or a time would count twice.
+            let pieces = use_pieces(span, selected.len() as u64);
+            let mut counts = FlowCounts::new(room_left);
+            for file in &files {
+                self.query_file(file, &deadline, |conn, features| {
+                    let (numbers, _) = select_flows(conn, flows)?;
+                    counts.add_file(conn, features, &pieces, span, &numbers)
+                })?;
+            }
+            uses.spread(counts.spread);
+            uses.truncated |= counts.truncated;
+            let counted = counts.finish(span);
+            let search = PathSearch {
+                from: span.from(),
+                to: span.to(),
+                only_last: false,
+            };
+            let flows = counted
+                .iter()
+                .map(|(flow, parts)| (*flow, first_end(parts)))
+                .collect();
+            let taken = self.find_paths(&flows, search, &deadline)?;
+            for (flow, parts) in counted {
+                let paths = taken.starts(&flow).iter();
+                let paths = paths.map(|(ts, path)| (*ts, uses.paths.insert(taken.nodes[*path].clone())));
+                let paths = paths.collect();
+                uses.truncated |= taken.get(&flow).is_some_and(|paths| paths.is_cut);
+                uses.insert(flow, parts, paths);
             }
             deadline.check()?;
             Ok(uses.finish(limit))
@@ -289,6 +351,7 @@ impl ChangeTally {
             paths: Paths::default(),
             current_paths: HashMap::default(),
             changes: Vec::new(),
+            firsts: None,
             truncated: false,
         }
     }
@@ -324,8 +387,16 @@ impl ChangeTally {
             }
             Entry::Vacant(free) => {
                 free.insert(path);
+                if ts < span.from() {
+                    return Ok(());
+                }
                 // The earlier path is in a file outside the span, or was never stored.
-                if ts < span.from() || !is_change()? {
+                let is_change = is_change()?;
+                if !is_change {
+                    return Ok(());
+                }
+                if let Some(firsts) = &mut self.firsts {
+                    firsts.insert(flow, FirstPath { ts, path });
                     return Ok(());
                 }
                 None
@@ -334,17 +405,21 @@ impl ChangeTally {
         if before == Some(path) || ts < span.from() {
             return Ok(());
         }
-        self.changes.push(IndexedChange {
+        self.push(IndexedChange {
             ts,
             flow,
             before,
             after: path,
         });
+        Ok(())
+    }
+
+    fn push(&mut self, change: IndexedChange) {
+        self.changes.push(change);
         if self.changes.len() >= 2 * MAX_CHANGES {
             self.truncate_to_latest(MAX_CHANGES);
             self.truncated = true;
         }
-        Ok(())
     }
 
     fn truncate_to_latest(&mut self, most: usize) {
@@ -404,6 +479,11 @@ impl ChangeTally {
             truncated,
         }
     }
+}
+
+/// Returns the end of the first interval.
+fn first_end(parts: &[PathPart]) -> Nanos {
+    parts.iter().map(|part| part.to).min().unwrap_or(0)
 }
 
 /// Returns the nodes of a path by its index, or none if the path is not stored.
@@ -467,75 +547,6 @@ impl UseTally {
         flow_use.paths.extend(paths);
     }
 
-    /// Adds the data of these flows from a file. `numbers` maps their IDs in the file to their keys.
-    fn add_file(
-        &mut self,
-        conn: &Connection,
-        features: Features,
-        numbers: BTreeMap<i64, FlowKey>,
-    ) -> rusqlite::Result<()> {
-        self.paths.next_file();
-        let span = self.span;
-        let mut counted = self.read_intervals(conn, features, &numbers)?;
-        for number in numbers.keys() {
-            let mut parts = counted.remove(number).unwrap_or_default();
-            limit_to_lifetime(&mut parts, read_lifetime(conn, *number)?, span);
-            if !parts.is_empty() {
-                counted.insert(*number, parts);
-            }
-        }
-        let counted_flows: FastSet<i64> = counted.keys().copied().collect();
-        let mut history = PathHistory::read(conn, features, span.from(), span.to(), &counted_flows, false)?;
-        for (number, flow) in numbers {
-            let Some(parts) = counted.remove(&number) else {
-                continue;
-            };
-            let mut paths = Vec::new();
-            for (ts, path) in history.paths(conn, number, span.from(), span.to())? {
-                paths.push((ts, self.paths.index(conn, path)?));
-            }
-            self.insert(flow, parts, paths);
-        }
-        Ok(())
-    }
-
-    /// Reads report counts per interval of flows, by their IDs in the file. The resolution depends on the number of flows, see
-    /// [`use_pieces`].
-    fn read_intervals(
-        &mut self,
-        conn: &Connection,
-        features: Features,
-        numbers: &BTreeMap<i64, FlowKey>,
-    ) -> rusqlite::Result<FastMap<i64, Vec<PathPart>>> {
-        let pieces = if features.spans {
-            use_pieces(self.span, numbers.len() as u64)
-        } else {
-            vec![Piece::minutes(self.span)]
-        };
-        let mut parts = FlowIntervals {
-            by_flow: FastMap::default(),
-            room_left: self.room_left,
-            truncated: false,
-        };
-        for piece in pieces {
-            self.spread = self.spread.max(piece.length());
-            if numbers.len() <= MAX_LOOKUP_FLOWS {
-                for number in numbers.keys() {
-                    read_flow(conn, piece, *number, &mut |sum| parts.add(*number, sum))?;
-                }
-                continue;
-            }
-            read_flows(conn, piece, &mut |number, sum| {
-                if numbers.contains_key(&number) {
-                    parts.add(number, sum);
-                }
-                true
-            })?;
-        }
-        self.truncated |= parts.truncated;
-        Ok(parts.by_flow)
-    }
-
     /// Returns the answer, with at most `limit` paths.
     pub fn finish(self, limit: usize) -> PathUses {
         let nodes = self.paths.into_nodes();
@@ -583,25 +594,92 @@ struct PathShare {
     last: Nanos,
 }
 
-/// Report counts per interval, by the flows' IDs in the file, while it is read.
-struct FlowIntervals {
-    by_flow: FastMap<i64, Vec<PathPart>>,
+/// Report counts per interval of flows, and their lifetimes, while the files are read.
+struct FlowCounts {
+    /// Reports by the start and the end of an interval. Rollups of one interval may be in several files, and several in one.
+    parts: HashMap<FlowKey, BTreeMap<(Nanos, Nanos), u64>, Seeded>,
+    /// The latest lifetime of each flow.
+    lifetimes: HashMap<FlowKey, Lifetime, Seeded>,
+    /// Number of intervals that may still be added.
     room_left: usize,
+    spread: Nanos,
     truncated: bool,
 }
 
-impl FlowIntervals {
-    fn add(&mut self, number: i64, sum: SpanSum) {
-        if self.room_left == 0 {
-            self.truncated = true;
-            return;
+impl FlowCounts {
+    fn new(room_left: usize) -> Self {
+        Self {
+            parts: HashMap::default(),
+            lifetimes: HashMap::default(),
+            room_left,
+            spread: 0,
+            truncated: false,
         }
-        self.room_left -= 1;
-        self.by_flow.entry(number).or_default().push(PathPart {
-            from: sum.first,
-            to: sum.last,
-            reports: sum.count,
-        });
+    }
+
+    /// Adds the data of flows from a file, by their IDs in it.
+    fn add_file(
+        &mut self,
+        conn: &Connection,
+        features: Features,
+        pieces: &[Piece],
+        span: Span,
+        numbers: &BTreeMap<i64, FlowKey>,
+    ) -> rusqlite::Result<()> {
+        let minutes = [Piece::minutes(span)];
+        let all: FastSet<i64> = numbers.keys().copied().collect();
+        for piece in if features.spans { pieces } else { &minutes } {
+            self.spread = self.spread.max(piece.length());
+            read_some_flows(conn, *piece, &all, &mut |number, sum| {
+                if let Some(flow) = numbers.get(&number) {
+                    self.add(*flow, sum);
+                }
+            })?;
+        }
+        for (number, flow) in numbers {
+            let Some(lifetime) = read_lifetime(conn, *number)? else {
+                continue;
+            };
+            let known = self.lifetimes.entry(*flow).or_insert(lifetime);
+            if lifetime.last >= known.last {
+                *known = lifetime;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, flow: FlowKey, sum: SpanSum) {
+        match self.parts.entry(flow).or_default().entry((sum.first, sum.last)) {
+            btree_map::Entry::Occupied(mut known) => {
+                let reports = known.get_mut();
+                *reports = reports.saturating_add(sum.count);
+            }
+            btree_map::Entry::Vacant(_) if self.room_left == 0 => self.truncated = true,
+            btree_map::Entry::Vacant(free) => {
+                self.room_left -= 1;
+                free.insert(sum.count);
+            }
+        }
+    }
+
+    /// Returns the intervals of each flow that has any, within its lifetime.
+    fn finish(mut self, span: Span) -> BTreeMap<FlowKey, Vec<PathPart>> {
+        // A flow that was just seen has a lifetime, and no reports yet.
+        for flow in self.lifetimes.keys() {
+            self.parts.entry(*flow).or_default();
+        }
+        let mut counted = BTreeMap::new();
+        for (flow, parts) in self.parts {
+            let parts = parts.into_iter();
+            let mut parts: Vec<PathPart> = parts
+                .map(|((from, to), reports)| PathPart { from, to, reports })
+                .collect();
+            limit_to_lifetime(&mut parts, self.lifetimes.get(&flow).copied(), span);
+            if !parts.is_empty() {
+                counted.insert(flow, parts);
+            }
+        }
+        counted
     }
 }
 

@@ -17,10 +17,11 @@ use crate::schema::Features;
 /// The query for the latest paths of one flow.
 const FLOW_PATHS_SQL: &str =
     "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT ?3";
+/// In a file where only events name paths: the time from which a flow without one kept its path. Before the first event of the
+/// file, it may have had another, which an earlier file has.
+const KEPT_SINCE: &str = "max(first_seen, ifnull((SELECT min(ts) FROM f0.event_data), 0))";
 /// Maximum number of paths of a flow per file; the latest are used.
 pub const MAX_PATHS_PER_FLOW: usize = 100;
-/// Maximum number of paths of all flows of a file: about 50 MB.
-const MAX_PATHS: usize = 1_000_000;
 /// Minimum number of flows for which a file is read in one pass.
 const MIN_SCAN_FLOWS: usize = 1_000;
 
@@ -101,8 +102,9 @@ impl PathHistory {
         }
         let mut bases = FastMap::default();
         let mut latest = FastMap::default();
-        let mut select =
-            conn.prepare_cached("SELECT flow, basis, first_seen, path FROM f0.flow_data WHERE ?1")?;
+        let mut select = conn.prepare_cached(&format!(
+            "SELECT flow, basis, {KEPT_SINCE}, path FROM f0.flow_data WHERE ?1"
+        ))?;
         let mut rows = select.query([with_bases || !features.spans])?;
         while let Some(row) = rows.next()? {
             let flow: i64 = row.get(0)?;
@@ -115,7 +117,7 @@ impl PathHistory {
                 }
             }
         }
-        let (mut paths, _) = read_in_order(conn, features, from, to, Some(selected))?;
+        let mut paths = read_in_order(conn, features, from, to, selected)?;
         // A flow without an event began in an earlier file and kept its path.
         for (flow, path) in latest {
             paths.entry(flow).or_insert_with(|| vec![path]);
@@ -171,41 +173,15 @@ fn is_scan_worthwhile(conn: &Connection, flows: usize) -> rusqlite::Result<bool>
     Ok(flows >= MIN_SCAN_FLOWS && flow_count.is_none_or(|count| int(flows as u64) >= count / 4))
 }
 
-/// Reads the paths of all flows in a time span, in time order, starting with the path that each had at its start. Also returns
-/// whether the limit was reached.
-pub(crate) fn read_all_paths(
-    conn: &Connection,
-    features: Features,
-    from: Nanos,
-    to: Nanos,
-) -> rusqlite::Result<(PathTimes, bool)> {
-    let (mut paths, is_cut) = read_in_order(conn, features, from, to, None)?;
-    if !features.spans {
-        // A flow without an event began in an earlier file and kept its path.
-        let sql = "SELECT flow, first_seen, path FROM f0.flow_data WHERE path IS NOT NULL";
-        let mut select = conn.prepare_cached(sql)?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            if paths.len() < MAX_PATHS {
-                let path = (unsigned(row, 1)?, row.get(2)?);
-                paths.entry(row.get(0)?).or_insert_with(|| vec![path]);
-            }
-        }
-    }
-    Ok((paths, is_cut))
-}
-
-/// Reads the paths of the `selected` flows, or of all flows up to [`MAX_PATHS`], in one pass. Also returns whether that limit was
-/// reached.
+/// Reads the paths of the `selected` flows in one pass.
 fn read_in_order(
     conn: &Connection,
     features: Features,
     from: Nanos,
     to: Nanos,
-    selected: Option<&FastSet<i64>>,
-) -> rusqlite::Result<(PathTimes, bool)> {
+    selected: &FastSet<i64>,
+) -> rusqlite::Result<PathTimes> {
     let mut paths_by_flow = PathTimes::default();
-    let mut total = 0;
     // The current flow, and the last unwanted one: the rows of a flow are adjacent.
     let mut current: Option<i64> = None;
     let mut skipped: Option<i64> = None;
@@ -224,15 +200,11 @@ fn read_in_order(
                 paths_by_flow.insert(previous, paths.clone());
             }
             paths.clear();
-            if selected.is_some_and(|selected| !selected.contains(&flow)) {
+            if !selected.contains(&flow) {
                 skipped = Some(flow);
                 continue;
             }
             current = Some(flow);
-        }
-        if selected.is_none() && total >= MAX_PATHS {
-            paths_by_flow.insert(flow, paths);
-            return Ok((paths_by_flow, true));
         }
         if ts >= to {
             continue;
@@ -240,17 +212,14 @@ fn read_in_order(
         if ts <= from || paths.len() >= 2 * MAX_PATHS_PER_FLOW {
             // Only the last path before the span and the latest ones within it are kept.
             let limit = if ts <= from { 0 } else { MAX_PATHS_PER_FLOW };
-            let removed = paths.len().saturating_sub(limit);
-            paths.drain(..removed);
-            total -= removed;
+            paths.drain(..paths.len().saturating_sub(limit));
         }
         paths.push((ts, row.get(2)?));
-        total += 1;
     }
     if let Some(flow) = current {
         paths_by_flow.insert(flow, paths);
     }
-    Ok((paths_by_flow, false))
+    Ok(paths_by_flow)
 }
 
 fn latest_paths(
@@ -275,8 +244,8 @@ fn latest_paths(
 
 /// Returns the path of a flow that began in an earlier file and kept it, for files where only events name paths.
 fn path_without_events(conn: &Connection, flow: i64) -> rusqlite::Result<Vec<(Nanos, i64)>> {
-    let sql = "SELECT first_seen, path FROM f0.flow_data WHERE flow = ?1 AND path IS NOT NULL";
-    let mut select = conn.prepare_cached(sql)?;
+    let sql = format!("SELECT {KEPT_SINCE}, path FROM f0.flow_data WHERE flow = ?1 AND path IS NOT NULL");
+    let mut select = conn.prepare_cached(&sql)?;
     let path = select
         .query_row([flow], |row| Ok((unsigned(row, 0)?, row.get(1)?)))
         .optional()?;

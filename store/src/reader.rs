@@ -105,6 +105,15 @@ pub(crate) struct FileGroup {
     pub(crate) to: Option<Nanos>,
 }
 
+/// A file with the time of its newest record.
+#[derive(Clone, Debug)]
+pub(crate) struct DatedFile {
+    pub(crate) file: FileIdentity,
+    pub(crate) end: Nanos,
+    /// Position of the file in the order of their periods.
+    pub(crate) order: usize,
+}
+
 impl Reader {
     /// Returns a reader of the store in `dir`. Files may be created and deleted later.
     ///
@@ -289,6 +298,18 @@ impl Reader {
         let selection = self.select_files(Some(from), Some(to))?;
         self.remember_notes(&selection.notes);
         Ok(selection.files)
+    }
+
+    /// Returns the readable files with records before or at a time, oldest period first. Others are left out without a
+    /// warning, because no answer about a later time is expected to need them.
+    pub(crate) fn files_before(&self, to: Nanos) -> Result<Vec<DatedFile>, QueryError> {
+        let files = self.select_files(None, Some(to))?.files;
+        let facts = lock(&self.shared.facts);
+        let dated = files.into_iter().enumerate().filter_map(|(order, file)| {
+            let end = facts.get(&file)?.time("to")?;
+            Some(DatedFile { file, end, order })
+        });
+        Ok(dated.collect())
     }
 
     /// Returns the cached facts about the files with records in a time range.

@@ -6,19 +6,19 @@ use std::collections::{BTreeMap, HashMap, HashSet, hash_map::Entry};
 use collector::event::{Basis, Nanos};
 use collector::{FlowOrder, FlowRank};
 use detect::Metric;
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use wire::FlowKey;
 
 use crate::guard::Deadline;
 use crate::hasher::{FastMap, FastSet, Seeded};
-use crate::identity::FileIdentity;
 use crate::intern::parse_flow;
-use crate::paths::{PathHistory, Paths};
+use crate::keys::find_flow;
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::rows::{int, optional, unsigned};
 use crate::schema::Features;
 use crate::summary::{ABSENT, SUM_INTERVALS};
+use crate::taken::{PathSearch, Searched, TakenPaths, unknown_paths_note};
 
 /// The metrics of nodes, queues and links.
 const NODE_METRICS: [Metric; 4] = [
@@ -29,6 +29,8 @@ const NODE_METRICS: [Metric; 4] = [
 ];
 /// Maximum number of flows: about 40 MB, and as much for each file read in parallel, at most four.
 const MAX_FLOWS: usize = 200_000;
+/// Maximum number of flows that are read one by one.
+pub(crate) const MAX_LOOKUP_FLOWS: usize = 50;
 /// Maximum number of series.
 const MAX_SERIES: usize = 200_000;
 pub(crate) const SECOND: Nanos = 1_000_000_000;
@@ -126,19 +128,6 @@ pub struct NodeSpans {
     pub drops: BTreeMap<u32, u64>,
     /// True if there are more series than the limit.
     pub truncated: bool,
-}
-
-/// A path in a span of time.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PathSpan {
-    /// The nodes of the path; `u32::MAX` = unavailable.
-    pub path: Vec<u32>,
-    /// Number of flows that took it.
-    pub flows: u64,
-    /// Number of reports of the flows that took it last.
-    pub reports: u64,
-    /// Time when the last flow left it, or the end of the last minute in which it was reported, ns.
-    pub last: Nanos,
 }
 
 /// A part of a span that is covered by rollups of one interval.
@@ -245,6 +234,19 @@ impl Piece {
     pub fn length(self) -> Nanos {
         u64::from(self.interval) * SECOND
     }
+
+    /// Returns the piece that covers one rollup of this piece, from `from` on, with the next shorter rollups.
+    pub(crate) fn shorter(self, from: Nanos) -> Self {
+        let shorter = SUM_INTERVALS
+            .into_iter()
+            .rev()
+            .find(|shorter| *shorter < self.interval);
+        Self {
+            interval: shorter.unwrap_or(60),
+            from,
+            to: from.saturating_add(self.length()),
+        }
+    }
 }
 
 impl SpanSum {
@@ -293,80 +295,6 @@ impl SpanSum {
     }
 }
 
-/// A flow during the scan of the files.
-struct FlowState {
-    sum: SpanSum,
-    /// The flow's IDs in the files that have it.
-    numbers: Vec<FileNumber>,
-    /// Start times of the flow's paths, with the paths' indexes.
-    path_starts: Vec<(Nanos, usize)>,
-    basis: Basis,
-}
-
-/// A flow's ID in one file.
-struct FileNumber {
-    /// Index of the file.
-    file: usize,
-    number: i64,
-}
-
-impl FlowState {
-    fn to_span(&self, flow: FlowKey, paths: &[Vec<u32>]) -> FlowSpan {
-        let last = self.path_starts.last().and_then(|(_, path)| paths.get(*path));
-        FlowSpan {
-            flow,
-            sum: self.sum,
-            path: last.cloned().unwrap_or_default(),
-            basis: self.basis,
-        }
-    }
-}
-
-/// Returns the paths of a flow in a span with the time when it left each: the start of the next path, or the end of its last
-/// rollup.
-fn path_ends(span: Span, sum: SpanSum, starts: &[(Nanos, usize)]) -> impl Iterator<Item = (usize, Nanos)> {
-    let nexts = starts.iter().skip(1).map(|(ts, _)| *ts).chain([Nanos::MAX]);
-    // With several files, a path may have ended long before the span.
-    let in_span = starts
-        .iter()
-        .zip(nexts)
-        .filter(move |(_, next)| *next > span.from);
-    in_span.map(move |((_, path), next)| (*path, next.min(sum.last)))
-}
-
-/// Returns the paths used in a span, by descending number of flows. `nodes` are the nodes of each path. `flows` has each flow's
-/// sum and its path starts in time order, beginning with the path at the start of the span.
-pub fn rank_paths<'a>(
-    span: Span,
-    nodes: Vec<Vec<u32>>,
-    flows: impl Iterator<Item = (SpanSum, &'a [(Nanos, usize)])>,
-) -> Vec<PathSpan> {
-    let mut paths: Vec<PathSpan> = nodes
-        .into_iter()
-        .map(|path| PathSpan {
-            path,
-            flows: 0,
-            reports: 0,
-            last: 0,
-        })
-        .collect();
-    // Number of the last flow counted for each path, from 1 on, so that a flow counts once per path.
-    let mut last_flows = vec![0_usize; paths.len()];
-    for (i, (sum, starts)) in (1..).zip(flows) {
-        for (index, last) in path_ends(span, sum, starts) {
-            let path = &mut paths[index];
-            path.flows += u64::from(std::mem::replace(&mut last_flows[index], i) != i);
-            path.last = path.last.max(last);
-        }
-        if let Some((_, last)) = starts.last() {
-            paths[*last].reports = paths[*last].reports.saturating_add(sum.count);
-        }
-    }
-    paths.retain(|path| path.flows > 0);
-    paths.sort_by(|a, b| b.flows.cmp(&a.flows).then_with(|| a.path.cmp(&b.path)));
-    paths
-}
-
 impl FlowFilter {
     /// Returns the sort rank of a flow in the selected order.
     pub fn rank(&self, flow: &FlowKey, sum: &SpanSum) -> FlowRank {
@@ -379,11 +307,11 @@ impl FlowFilter {
     }
 }
 
-/// The flows found in a span, and the files that were read.
-struct Flows {
-    files: Vec<FileIdentity>,
-    states: HashMap<FlowKey, FlowState, Seeded>,
-    truncated: bool,
+/// The flows found in a span.
+#[derive(Default)]
+pub(crate) struct Flows {
+    pub(crate) sums: HashMap<FlowKey, SpanSum, Seeded>,
+    pub(crate) truncated: bool,
 }
 
 impl Reader {
@@ -411,19 +339,19 @@ impl Reader {
                 Some(id) => self.read_flows_of_id(filter.span, id, filter.text.as_deref(), &deadline)?,
                 None => self.read_span_flows(filter.span, filter.text.as_deref(), &deadline)?,
             };
-            let mut paths = Vec::new();
+            let mut paths = TakenPaths::default();
             if by_path {
-                paths = self.add_paths(&mut flows, filter.span, true, &deadline)?;
+                paths = self.paths_of(&flows, filter.span, &deadline)?;
             }
             flows
-                .states
-                .retain(|flow, state| is_wanted(&state.to_span(*flow, &paths)));
+                .sums
+                .retain(|flow, sum| is_wanted(&flow_span(*flow, *sum, &paths)));
             deadline.check()?;
-            let total = flows.states.len() as u64;
+            let total = flows.sums.len() as u64;
             let mut ranks: Vec<(FlowRank, FlowKey)> = flows
-                .states
+                .sums
                 .iter()
-                .map(|(flow, state)| (filter.rank(flow, &state.sum), *flow))
+                .map(|(flow, sum)| (filter.rank(flow, sum), *flow))
                 .collect();
             ranks.retain(|(rank, _)| filter.after.is_none_or(|after| *rank < after));
             ranks.sort_unstable_by(|a, b| b.cmp(a));
@@ -431,15 +359,17 @@ impl Reader {
             ranks.truncate(filter.limit);
             if !by_path {
                 let shown: HashSet<FlowKey> = ranks.iter().map(|(_, flow)| *flow).collect();
-                flows.states.retain(|flow, _| shown.contains(flow));
-                paths = self.add_paths(&mut flows, filter.span, true, &deadline)?;
+                flows.sums.retain(|flow, _| shown.contains(flow));
+                paths = self.paths_of(&flows, filter.span, &deadline)?;
             }
             let mut rows = Vec::with_capacity(ranks.len());
             for (rank, flow) in ranks {
-                if let Some(state) = flows.states.get(&flow) {
-                    rows.push((rank, state.to_span(flow, &paths)));
+                if let Some(sum) = flows.sums.get(&flow) {
+                    rows.push((rank, flow_span(flow, *sum, &paths)));
                 }
             }
+            let unknown = rows.iter().filter(|(_, flow)| flow.path.is_empty()).count();
+            self.remember_notes(&unknown_paths_note(unknown as u64, "flow"));
             Ok(FlowSpans {
                 flows: rows,
                 more,
@@ -456,31 +386,8 @@ impl Reader {
     pub fn flow_sums(&self, span: Span) -> Result<(HashMap<FlowKey, SpanSum>, bool), QueryError> {
         self.with_retry(|| {
             let flows = self.read_span_flows(span, None, &self.deadline())?;
-            let sums = flows
-                .states
-                .into_iter()
-                .map(|(flow, state)| (flow, state.sum))
-                .collect();
-            Ok((sums, flows.truncated))
-        })
-    }
-
-    /// Returns the paths of a time span, most used first, and whether there are more flows than the limit.
-    ///
-    /// # Errors
-    /// The files cannot be read, or it takes longer than 10 s.
-    pub fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), QueryError> {
-        self.with_retry(|| {
-            let deadline = self.deadline();
-            let mut flows = self.read_span_flows(span, None, &deadline)?;
-            let nodes = self.add_paths(&mut flows, span, false, &deadline)?;
-            deadline.check()?;
-            let sums = flows
-                .states
-                .values()
-                .map(|state| (state.sum, &*state.path_starts));
-            let paths = rank_paths(span, nodes, sums);
-            Ok((paths, flows.truncated))
+            let truncated = flows.truncated;
+            Ok((flows.sums.into_iter().collect(), truncated))
         })
     }
 
@@ -508,6 +415,17 @@ impl Reader {
         })
     }
 
+    /// Finds the paths of the flows of a span, and the bases of their latencies.
+    fn paths_of(&self, flows: &Flows, span: Span, deadline: &Deadline) -> Result<TakenPaths, QueryError> {
+        let search = PathSearch {
+            from: span.from,
+            to: span.to,
+            only_last: true,
+        };
+        let flows = flows.sums.keys().map(|flow| (*flow, span.to)).collect();
+        self.find_paths(&flows, search, deadline)
+    }
+
     /// Reads the flow with an ID, even if the span has more flows than the limit; several if they share the ID. If `text` is
     /// the text of a flow with that ID, only that flow, which is faster.
     fn read_flows_of_id(
@@ -517,16 +435,11 @@ impl Reader {
         text: Option<&str>,
         deadline: &Deadline,
     ) -> Result<Flows, QueryError> {
-        let mut flows = Flows {
-            files: self.files_in(span.from, span.to)?,
-            states: HashMap::default(),
-            truncated: false,
-        };
+        let mut flows = Flows::default();
         let known = text
             .and_then(|text| text.parse::<FlowKey>().ok())
             .filter(|flow| flow.id() == id);
-        for i in 0..flows.files.len() {
-            let file = flows.files[i].clone();
+        for file in self.files_in(span.from, span.to)? {
             self.query_file(&file, deadline, |conn, features| {
                 let here = match known {
                     Some(flow) => find_flow(conn, flow)?
@@ -544,7 +457,7 @@ impl Reader {
                         })?;
                     }
                     if let Some(sum) = all {
-                        flows.add(i, number, flow, sum);
+                        flows.add(flow, sum);
                     }
                 }
                 Ok(())
@@ -554,18 +467,14 @@ impl Reader {
     }
 
     /// Reads the flows of a span whose text contains `text`.
-    fn read_span_flows(
+    pub(crate) fn read_span_flows(
         &self,
         span: Span,
         text: Option<&str>,
         deadline: &Deadline,
     ) -> Result<Flows, QueryError> {
         let files = self.files_in(span.from, span.to)?;
-        let mut flows = Flows {
-            files: Vec::new(),
-            states: HashMap::default(),
-            truncated: false,
-        };
+        let mut flows = Flows::default();
         self.query_files(
             &files,
             deadline,
@@ -580,103 +489,21 @@ impl Reader {
                     if let Some(flow) = keys.get(conn, number)?
                         && is_wanted(&flow, text)
                     {
-                        sums.push((number, flow, sum));
+                        sums.push((flow, sum));
                     }
                 }
                 Ok((sums, file.truncated))
             },
-            |i, (sums, truncated)| {
+            |_, (sums, truncated)| {
                 flows.truncated |= truncated;
-                for (number, flow, sum) in sums {
-                    flows.add(i, number, flow, sum);
+                for (flow, sum) in sums {
+                    flows.add(flow, sum);
                 }
                 Ok(())
             },
         )?;
-        flows.files = files;
         Ok(flows)
     }
-
-    /// Adds the paths of the flows, and with `with_bases` the bases of their latencies. Returns the nodes of all paths.
-    fn add_paths(
-        &self,
-        flows: &mut Flows,
-        span: Span,
-        with_bases: bool,
-        deadline: &Deadline,
-    ) -> Result<Vec<Vec<u32>>, QueryError> {
-        let mut selected: Vec<Vec<(FlowKey, i64)>> = vec![Vec::new(); flows.files.len()];
-        for (flow, state) in &flows.states {
-            for FileNumber { file, number } in &state.numbers {
-                selected[*file].push((*flow, *number));
-            }
-        }
-        // Sorted for reproducible results: the order of a map varies.
-        for flows in &mut selected {
-            flows.sort_unstable_by_key(|(_, number)| *number);
-        }
-        let mut paths = Paths::default();
-        self.query_files(
-            &flows.files,
-            deadline,
-            |i, conn, features| read_file_paths(conn, features, span, &selected[i], with_bases),
-            |_, (file_paths, file_flows)| {
-                let indexes = paths.join(file_paths);
-                for FlowPaths { flow, basis, starts } in file_flows {
-                    if let Some(state) = flows.states.get_mut(&flow) {
-                        state.basis = basis.unwrap_or(state.basis);
-                        let starts = starts.into_iter().map(|(ts, path)| (ts, indexes[path]));
-                        state.path_starts.extend(starts);
-                    }
-                }
-                Ok(())
-            },
-        )?;
-        for state in flows.states.values_mut() {
-            state.path_starts.sort_unstable();
-            state.path_starts.dedup();
-        }
-        Ok(paths.into_nodes())
-    }
-}
-
-/// The paths of a flow in a file.
-struct FlowPaths {
-    flow: FlowKey,
-    /// The basis of the flow's latest latency.
-    basis: Option<Basis>,
-    /// Start times of the paths, with the paths' indexes.
-    starts: Vec<(Nanos, usize)>,
-}
-
-/// Reads the paths of the `selected` flows in one file.
-fn read_file_paths(
-    conn: &Connection,
-    features: Features,
-    span: Span,
-    selected: &[(FlowKey, i64)],
-    with_bases: bool,
-) -> rusqlite::Result<(Paths, Vec<FlowPaths>)> {
-    let numbers: FastSet<i64> = selected.iter().map(|(_, number)| *number).collect();
-    let mut history = PathHistory::read(conn, features, span.from, span.to, &numbers, with_bases)?;
-    let mut paths = Paths::default();
-    let mut flows = Vec::with_capacity(numbers.len());
-    for (flow, number) in selected {
-        let mut basis = None;
-        if with_bases {
-            basis = history.basis(conn, *number)?;
-        }
-        let mut starts = Vec::new();
-        for (ts, path) in history.paths(conn, *number, span.from, span.to)? {
-            starts.push((ts, paths.index(conn, path)?));
-        }
-        flows.push(FlowPaths {
-            flow: *flow,
-            basis,
-            starts,
-        });
-    }
-    Ok((paths, flows))
 }
 
 /// Sums of the flows in one file, by their IDs.
@@ -706,24 +533,38 @@ fn is_wanted(flow: &FlowKey, text: Option<&str>) -> bool {
 }
 
 impl Flows {
-    /// Adds the sum of a flow in a file, where it has the ID `number`.
-    fn add(&mut self, file: usize, number: i64, flow: FlowKey, sum: SpanSum) {
-        let is_full = self.states.len() >= MAX_FLOWS;
-        match self.states.entry(flow) {
-            Entry::Occupied(mut known) => {
-                known.get_mut().sum.add(sum);
-                known.get_mut().numbers.push(FileNumber { file, number });
-            }
+    /// Returns the flows as those whose paths are searched; each needs one in its first rollup.
+    pub(crate) fn searched(&self, span: Span) -> Searched {
+        let pieces = span.pieces();
+        let rollup_end = |first: Nanos| {
+            let piece = pieces
+                .iter()
+                .find(|piece| (piece.from..piece.to).contains(&first));
+            first.saturating_add(piece.map_or(MINUTE, |piece| piece.length()))
+        };
+        let sums = self.sums.iter();
+        sums.map(|(flow, sum)| (*flow, rollup_end(sum.first))).collect()
+    }
+
+    /// Adds the sum of a flow in a file.
+    fn add(&mut self, flow: FlowKey, sum: SpanSum) {
+        let is_full = self.sums.len() >= MAX_FLOWS;
+        match self.sums.entry(flow) {
+            Entry::Occupied(mut known) => known.get_mut().add(sum),
             Entry::Vacant(_) if is_full => self.truncated = true,
             Entry::Vacant(free) => {
-                free.insert(FlowState {
-                    sum,
-                    numbers: vec![FileNumber { file, number }],
-                    path_starts: Vec::new(),
-                    basis: Basis::default(),
-                });
+                free.insert(sum);
             }
         }
+    }
+}
+
+fn flow_span(flow: FlowKey, sum: SpanSum, paths: &TakenPaths) -> FlowSpan {
+    FlowSpan {
+        flow,
+        sum,
+        path: paths.last(&flow),
+        basis: paths.get(&flow).and_then(|paths| paths.basis).unwrap_or_default(),
     }
 }
 
@@ -845,12 +686,6 @@ fn read_flow_rows(
     Ok(is_complete)
 }
 
-/// Finds a flow's number in a file.
-pub(crate) fn find_flow(conn: &Connection, flow: FlowKey) -> rusqlite::Result<Option<i64>> {
-    let mut select = conn.prepare_cached("SELECT id FROM f0.flow_key WHERE flow = ?1")?;
-    select.query_row([flow.to_string()], |row| row.get(0)).optional()
-}
-
 /// Finds the flows of a file that have an ID, with their numbers. Reads all flows, because no index has the hash; also behind
 /// a match, because two flows can share it.
 fn find_flows_of_id(conn: &Connection, id: u64) -> rusqlite::Result<Vec<(i64, FlowKey)>> {
@@ -907,6 +742,33 @@ pub(crate) fn read_flow(
         }
         from = ts + 1;
     }
+}
+
+/// Reads the rollups of some flows: one flow after the other if they are few. Returns the number of rollups read.
+pub(crate) fn read_some_flows(
+    conn: &Connection,
+    piece: Piece,
+    flows: &FastSet<i64>,
+    add: &mut dyn FnMut(i64, SpanSum),
+) -> rusqlite::Result<usize> {
+    let mut count = 0;
+    if flows.len() <= MAX_LOOKUP_FLOWS {
+        for flow in flows {
+            read_flow(conn, piece, *flow, &mut |sum| {
+                count += 1;
+                add(*flow, sum);
+            })?;
+        }
+        return Ok(count);
+    }
+    read_flows(conn, piece, &mut |flow, sum| {
+        count += 1;
+        if flows.contains(&flow) {
+            add(flow, sum);
+        }
+        true
+    })?;
+    Ok(count)
 }
 
 /// Calls `read` for each minute that has rollups. Gaps are skipped, however long.

@@ -14,12 +14,14 @@ use detect::Metric;
 use rusqlite::{Connection, Row, params};
 use wire::FlowKey;
 
+use crate::path_spans::divided_note;
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::rows::{int, optional, unsigned};
 use crate::schema::Features;
 use crate::spans::{MINUTE, Piece, SECOND, SeriesKey, Span, SpanSum};
 use crate::summary::REPORTS_KIND;
+use crate::taken::{PathSearch, TakenPaths};
 
 use self::counts::CountReader;
 use self::events::EventReader;
@@ -147,7 +149,7 @@ pub trait Tally {
 pub struct Counted {
     /// Start of the counted columns, ns, if the row budget ended the scan early.
     pub from: Option<Nanos>,
-    /// Some flows were counted without their paths, because there are too many path changes.
+    /// Some flows were counted without their paths, because there are too many flows.
     pub truncated: bool,
 }
 
@@ -356,8 +358,8 @@ impl Reader {
         Ok(Columns::for_flows(span, max_columns, flows, rollups))
     }
 
-    /// Adds flow reports and their latencies to the tally. Each rollup counts for the path that the flow had at the end of its
-    /// interval, which is a minute, ten minutes or an hour.
+    /// Adds flow reports and their latencies to the tally. With `by_path`, each rollup counts for the path that the flow had in
+    /// it; one in which the flow changed its path is read as shorter ones, and a minute counts for the path at its end.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -367,16 +369,40 @@ impl Reader {
         by_path: bool,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.each_file(columns, tally, MAX_ROWS, |names, features, budget, tally| {
-            let mut flows = FlowReader::new(names, features, columns, by_path)?;
+        let (taken, truncated) = if by_path {
+            self.with_retry(|| self.column_paths(columns))?
+        } else {
+            Default::default()
+        };
+        let mut divided = 0;
+        let mut counted = self.each_file(columns, tally, MAX_ROWS, |names, features, budget, tally| {
+            let mut flows = FlowReader::new(names, features, columns, &taken);
             for column in columns.backwards(budget.floor) {
                 if !flows.column(column, budget, tally)? {
                     budget.floor = column.to;
                     break;
                 }
             }
-            Ok(flows.truncated)
-        })
+            divided += flows.divided;
+            Ok(false)
+        })?;
+        self.remember_notes(&divided_note(divided));
+        counted.truncated |= truncated;
+        Ok(counted)
+    }
+
+    /// Returns the paths of the flows of some columns, and whether there are more flows than the limit.
+    fn column_paths(&self, columns: &Columns) -> Result<(TakenPaths, bool), QueryError> {
+        let deadline = self.deadline();
+        let span = Span::new(columns.from, columns.to);
+        let flows = self.read_span_flows(span, None, &deadline)?;
+        let search = PathSearch {
+            from: columns.from,
+            to: columns.to,
+            only_last: false,
+        };
+        let taken = self.find_paths(&flows.searched(span), search, &deadline)?;
+        Ok((taken, flows.truncated))
     }
 
     /// Adds events to the tally, with the `parts` that it needs.

@@ -262,7 +262,7 @@ pub struct PathView {
     pub path: Vec<Option<u32>>,
     /// Flows on this path.
     pub flows: u64,
-    /// Reports of flows on this path, since the path is known.
+    /// Reports of flows on this path, since the path is known; in a span of time, those of minutes at whose end a flow had it.
     pub reports: u64,
 }
 

@@ -40,7 +40,7 @@ pub struct TrafficView {
     pub overlapping: bool,
     /// Columns before this time were not counted, because the span has more data than one response reads; null if all were counted.
     pub counted_from: Option<u64>,
-    /// True if there are more groups, or changes of paths, than are kept separate. Later ones are counted among the others, or as
+    /// True if there are more groups, or flows with paths, than are kept separate. Later ones are counted among the others, or as
     /// unknown.
     pub truncated: bool,
     /// Dimensions and fields of the filter that the values lack: such values are grouped as unknown, or do not match.

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use export::record::Stream;
 use serde::Deserialize;
 use store::{
-    ChangeTally, FlowSelector, Lifetime, MAX_PATHS_PER_FLOW, PathChanges, PathPart, PathSpan, PathUses,
-    Paths, Piece, Span, SpanSum, UseTally, rank_paths, use_pieces,
+    ChangeTally, FlowSelector, Lifetime, MAX_PATHS_PER_FLOW, PathChanges, PathPart, PathSpan, PathTally,
+    PathUses, Paths, Piece, Span, UseTally, use_pieces,
 };
 use tokio::time::Instant;
 use wire::FlowKey;
@@ -17,6 +17,7 @@ use super::{
     rows::flow,
     statement::{PathTables, Statement, mapped},
 };
+use crate::notes;
 use crate::query::PathQuery;
 use crate::sql::Failure;
 
@@ -111,32 +112,22 @@ impl Remote {
         let truncated = lines.len() > MAX_FLOWS;
         lines.truncate(MAX_FLOWS);
         let mut paths = Paths::default();
-        let mut flows: Vec<(SpanSum, Vec<(u64, usize)>)> = Vec::with_capacity(lines.len());
+        let mut flows = Vec::with_capacity(lines.len());
         for mut line in lines {
-            let Some([_, end, count]) = line.parts.first().copied() else {
-                continue;
-            };
-            let sum = SpanSum {
-                count,
-                min: u64::MAX,
-                max: 0,
-                sum: 0,
-                first: span.from(),
-                last: after_minutes(span, end),
-            };
-            flows.push((
-                sum,
-                line.paths()
-                    .into_iter()
-                    .map(|(ts, path)| (ts, paths.insert(path)))
-                    .collect(),
-            ));
+            let Some(key) = flow(&line.flow) else { continue };
+            let starts = line.paths().into_iter();
+            let starts: Vec<_> = starts.map(|(ts, path)| (ts, paths.insert(path))).collect();
+            flows.push((key, line.parts, starts));
         }
-        let ranked = rank_paths(
-            span,
-            paths.into_nodes(),
-            flows.iter().map(|(sum, starts)| (*sum, &**starts)),
-        );
+        let mut tally = PathTally::new(paths.into_nodes());
+        for (key, parts, starts) in flows {
+            for [from, to, reports] in parts {
+                let [from, to] = [from, to].map(|minutes| after_minutes(span, minutes));
+                tally.add(key, &starts, from, to, reports);
+            }
+        }
+        let (ranked, inexact) = tally.finish();
+        notes::add(inexact);
         Ok((ranked, truncated))
     }
 
@@ -365,20 +356,39 @@ impl Statement {
         )
     }
 
-    /// Selects the flows of a time span, each with one interval; at most `MAX_FLOWS` + 1.
+    /// Returns a term for flows with an event about their path within a time. Others kept their paths.
+    pub(super) fn path_is_changed(&mut self, from: u64, to: u64, tables: &PathTables) -> String {
+        let terms = std::mem::replace(&mut self.terms, PATH_EVENTS.map(str::to_owned).to_vec());
+        let within = self.where_within(from, to);
+        self.terms = terms;
+        format!("flow IN (SELECT flow FROM {}{within})", tables.events)
+    }
+
+    /// Selects the flows of a time span, each with one interval, or several if its path changed: minutes in which it had the
+    /// same paths at both ends are one. At most `MAX_FLOWS` + 1.
     fn lifetimes(self, span: Span, tables: &PathTables) -> Self {
         let mut statement = self.minutes(span, &FLOW_ROLLUPS);
         let from = span.from();
         let is_selected = statement.flow_is_selected();
         let summed = statement.parts("ts, flow", &[]);
+        let is_changed = statement.path_is_changed(from, span.to(), tables);
         let counted = format!(
-            "SELECT flow, 0 AS range_start, intDiv(toUnixTimestamp64Nano(max(ts)) - {from}, {MINUTE}) + 1 AS range_end, \
-             sum(values) AS report_count FROM ({summed}) GROUP BY flow"
+            "SELECT flow, min(time) AS begin, max(time) + {MINUTE} AS stop, sum(values) AS value_count FROM (\
+             SELECT flow, values, toUnixTimestamp64Nano(ts) AS time FROM ({summed})) GROUP BY flow, if({is_changed}, time, 0)"
         );
-        let lifetimes = statement.flow_lifetimes(from, span.to(), &[is_selected], Some(&counted), tables);
+        let lifetimes = statement.flow_lifetimes(from, span.to(), &[is_selected], None, tables);
+        let intervals = format!(
+            "SELECT flow, [toUInt64(intDiv(min(begin) - {from}, {MINUTE})), toUInt64(intDiv(max(stop) - {from}, {MINUTE})), \
+             toUInt64(sum(value_count))] AS part, any(path_starts) AS starts FROM (SELECT flow, begin, stop, value_count, path_starts, \
+             arrayCount(start -> start.1 <= begin, path_starts) AS begun, arrayCount(start -> start.1 < stop, path_starts) AS ended \
+             FROM ({counted}) AS counted LEFT JOIN (SELECT flow, path_starts FROM ({lifetimes})) AS lifetimes USING flow) \
+             GROUP BY flow, begun, ended"
+        );
         let limit = MAX_FLOWS + 1;
         statement.text = format!(
-            "{LIFETIME_COLUMNS} FROM ({lifetimes}) WHERE notEmpty(parts) ORDER BY parts[1][3] DESC, flow LIMIT {limit}"
+            "{LIFETIME_COLUMNS} FROM (SELECT flow, groupArray(part) AS parts, 0 AS first, 0 AS last, \
+             arraySlice(any(starts), -{MAX_PATHS_PER_FLOW}) AS path_starts FROM ({intervals}) GROUP BY flow) \
+             ORDER BY arraySum(part -> part[3], parts) DESC, flow LIMIT {limit}"
         );
         statement.in_rows()
     }

@@ -5,7 +5,9 @@ use collector::{FlowOrder, FlowRank, event::Kind};
 use detect::Metric;
 use export::record::Stream;
 use serde::Deserialize;
-use store::{FlowSpan, FlowSpans, NodeSpans, RateSpan, RateTally, SeriesKey, Span, SpanSum, facts};
+use store::{
+    FlowSpan, FlowSpans, NodeSpans, RateSpan, RateTally, SeriesKey, Span, SpanSum, facts, unknown_paths_note,
+};
 use tokio::time::Instant;
 use wire::FlowKey;
 
@@ -14,6 +16,7 @@ use super::{
     rows::{basis, flow, queue},
     statement::present,
 };
+use crate::notes;
 use crate::query::{FlowsQuery, RateQuery};
 use crate::sql::Failure;
 
@@ -131,6 +134,8 @@ impl Remote {
         flows.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
         let more = flows.len() > filter.limit;
         flows.truncate(filter.limit);
+        let unknown = flows.iter().filter(|(_, span)| span.path.is_empty()).count();
+        notes::add(unknown_paths_note(unknown as u64, "flow"));
         Ok(FlowSpans {
             flows,
             more,

@@ -14,7 +14,7 @@ use filter::HAS_PORTS;
 use serde::Deserialize;
 use store::{
     Columns, Counted, EventGroup, FlowParts, Grouping, Measure, Needed, Prefixes, SeriesKey, Source, Span,
-    SpanSum, Tally as _, Traffic, TrafficQuery,
+    SpanSum, Tally as _, Traffic, TrafficQuery, divided_note,
 };
 use tokio::{task, time::Instant};
 use wire::FlowKey;
@@ -27,6 +27,7 @@ use super::{
     spans::{FlowSum, KeyedCount},
     statement::{PathTables, SUM, Statement, present},
 };
+use crate::notes;
 use crate::sql::Failure;
 
 /// SQL condition for an IPv4 flow, tested on its text.
@@ -59,6 +60,9 @@ struct SumRow {
     /// Number of reports, events or values.
     #[serde(rename = "amount")]
     count: u64,
+    /// Number of reports in minutes in which their flow changed its path.
+    #[serde(rename = "divided_count", default)]
+    divided: u64,
     /// The smallest of the values.
     #[serde(rename = "least", default = "greatest")]
     min: u64,
@@ -130,6 +134,8 @@ struct TrafficSums {
     by_flow: bool,
     /// Cached tally numbers by flow columns and path; `None` for an invalid flow. Bounded by [`MAX_CACHED_FLOWS`].
     flows: HashMap<(FlowColumns, Vec<u32>), Option<u32>>,
+    /// Number of reports in minutes in which their flow changed its path.
+    divided: u64,
     /// True if there were more rows than the limit.
     is_cut: bool,
 }
@@ -201,6 +207,7 @@ impl Remote {
             (sums, counted) = self.sum_up(&query, empty, until).await?;
         }
         counted.truncated |= has_more;
+        notes::add(divided_note(sums.divided));
         Ok(sums.grouping.answer(counted))
     }
 
@@ -243,6 +250,7 @@ impl Remote {
         loop {
             sums.grouping.reset();
             sums.flows.clear();
+            sums.divided = 0;
             sums.is_cut = false;
             let mut from = match query.measure {
                 Measure::Events => self.first_counted_time(columns, until).await?,
@@ -384,6 +392,7 @@ impl TrafficSums {
             measure,
             by_flow,
             flows: HashMap::new(),
+            divided: 0,
             is_cut: false,
         }
     }
@@ -408,6 +417,7 @@ impl TrafficSums {
         for row in sums {
             let column = row.column;
             self.grouping.seen(column);
+            self.divided = self.divided.saturating_add(row.divided);
             let sum = SpanSum {
                 count: row.count,
                 min: row.min,
@@ -555,7 +565,8 @@ fn column_lists(columns: &[(String, &str)]) -> (String, String) {
 }
 
 impl Statement {
-    /// Sums flow reports and latencies. Flows with equal selected columns and equal paths at the end of a rollup are grouped.
+    /// Sums flow reports and latencies. Flows with equal selected columns and equal paths at the end of a rollup are grouped; those
+    /// that changed their paths are counted by the minute.
     fn flow_traffic(
         self,
         columns: Columns,
@@ -578,23 +589,35 @@ impl Statement {
             .iter()
             .map(|column| format!(", any({column}) AS {column}"))
             .collect();
-        let IntervalSql { begin, length } = interval_sql(&pieces);
+        let IntervalSql { begin, mut length } = interval_sql(&pieces);
+        if query.needs_paths() {
+            let is_changed = statement.path_is_changed(columns.from(), columns.to(), tables);
+            length = format!("if({is_changed}, {MINUTE}, {length})");
+        }
         let counted = format!(
             "SELECT flow, begin, length, sum(values) AS value_count, min(least) AS value_min, max(most) AS value_max, {} AS value_sum{any_columns} FROM (\
              SELECT flow, values, least, most, total, toUnixTimestamp64Nano(ts) AS time, {length} AS length, {begin} AS begin{columns_sql} FROM ({summed})) \
              GROUP BY flow, begin, length",
             saturating_sum("total")
         );
-        let (source, path) = match query.needs_paths() {
-            false => (format!("({counted})"), ""),
+        let (source, path, divided) = match query.needs_paths() {
+            false => (format!("({counted})"), "", ""),
             true => {
                 let lifetimes =
                     statement.flow_lifetimes(columns.from(), columns.to(), &[is_selected], None, tables);
-                let path = "tupleElement(path_starts[greatest(1, arrayCount(start -> start.1 < begin + length, path_starts))], 2) AS path";
+                let taken = "arrayCount(start -> start.1 < begin + length, path_starts) AS taken";
+                let path = "if(taken = 0, CAST([], 'Array(UInt32)'), tupleElement(path_starts[greatest(1, taken)], 2)) AS path";
+                // A path that differs from that at the end, other than the one with which the flow began.
+                let divided = "arrayExists((start, number) -> start.1 < begin + length AND start.2 != path \
+                               AND tupleElement(path_starts[number + 1], 1) > begin, path_starts, arrayEnumerate(path_starts)) AS divided";
                 let counted = format!(
-                    "(SELECT *, {path} FROM ({counted}) AS counted LEFT JOIN (SELECT flow, path_starts FROM ({lifetimes})) AS lifetimes USING flow)"
+                    "(SELECT *, {taken}, {path}, {divided} FROM ({counted}) AS counted LEFT JOIN (SELECT flow, path_starts FROM ({lifetimes})) AS lifetimes USING flow)"
                 );
-                (counted, ", path")
+                (
+                    counted,
+                    ", path",
+                    ", sumIf(value_count, divided) AS divided_count",
+                )
             }
         };
         let index = column_index("begin", columns);
@@ -611,7 +634,7 @@ impl Statement {
         };
         let hash = hash_sql(&format!("column_index{names}{path}{has_values}"));
         statement.text = page.sql(&format!(
-            "SELECT {index} AS column_index, {hash} AS row_hash, sum(value_count) AS amount{values}{named}{path} \
+            "SELECT {index} AS column_index, {hash} AS row_hash, sum(value_count) AS amount{divided}{values}{named}{path} \
              FROM {source} GROUP BY column_index{has_values}{names}{path}"
         ));
         statement.in_rows()

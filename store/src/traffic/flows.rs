@@ -1,17 +1,19 @@
 //! Scans the latency rollups of flows, column by column, using the longest rollups that fit a column.
 
+use std::collections::BTreeMap;
+
 use collector::event::Nanos;
 use detect::Metric;
 use rusqlite::params;
 
 use super::names::Names;
 use super::{Budget, ColumnSpan, Columns, MAX_CACHED, Tally};
-use crate::hasher::FastMap;
-use crate::paths::{PathTimes, read_all_paths};
+use crate::hasher::{FastMap, FastSet};
 use crate::rows::int;
 use crate::schema::Features;
-use crate::spans::{Piece, Span, SpanSum, for_each_minute};
+use crate::spans::{MINUTE, Piece, Span, SpanSum, for_each_minute, read_some_flows};
 use crate::summary::ABSENT;
+use crate::taken::{TakenPaths, changes_within};
 
 /// Rollups of single minutes, and sums of 10 minutes or an hour (module `summary`), with equal columns.
 const MINUTES_SQL: &str = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
@@ -24,32 +26,32 @@ pub(super) struct FlowReader<'a> {
     names: Names<'a>,
     features: Features,
     columns: &'a Columns,
-    paths: PathTimes,
-    /// The tally's numbers by flow ID and path ID; `None` for an invalid flow.
-    numbers: FastMap<(i64, i64), Option<u32>>,
-    pub(super) truncated: bool,
+    /// The paths of the flows; empty if they are not needed.
+    taken: &'a TakenPaths,
+    /// The tally's numbers by flow ID and path; `None` for an invalid flow.
+    numbers: FastMap<(i64, Option<usize>), Option<u32>>,
+    /// Number of reports in minutes in which their flow changed its path.
+    pub(super) divided: u64,
 }
+
+/// Rollups that are read as shorter ones: the flows, by the start of the rollup.
+type DividedRollups = BTreeMap<Nanos, FastSet<i64>>;
 
 impl<'a> FlowReader<'a> {
     pub(super) fn new(
         names: Names<'a>,
         features: Features,
         columns: &'a Columns,
-        by_path: bool,
-    ) -> rusqlite::Result<Self> {
-        let (paths, truncated) = if by_path {
-            read_all_paths(names.conn, features, columns.from, columns.to)?
-        } else {
-            (PathTimes::default(), false)
-        };
-        Ok(Self {
+        taken: &'a TakenPaths,
+    ) -> Self {
+        Self {
             names,
             features,
             columns,
-            paths,
+            taken,
             numbers: FastMap::default(),
-            truncated,
-        })
+            divided: 0,
+        }
     }
 
     /// Reads a column. Returns false if the budget ended first.
@@ -124,6 +126,7 @@ impl<'a> FlowReader<'a> {
         let metric = Metric::FlowLatency as i64;
         let mut select = conn.prepare_cached(sql)?;
         let mut rows = select.query(params![piece.interval, metric, int(piece.from), int(piece.to)])?;
+        let mut divided = DividedRollups::new();
         while let Some(row) = rows.next()? {
             let flow = row.get::<_, Option<i64>>(0)?.unwrap_or(ABSENT);
             if flow == ABSENT {
@@ -131,27 +134,83 @@ impl<'a> FlowReader<'a> {
             }
             let sum = SpanSum::read(row, 1, piece.interval)?;
             tally.seen(column);
-            if let Some(number) = self.number(flow, sum.last, tally)? {
-                tally.add(number, column, &sum);
-            }
+            self.add(flow, column, sum, &mut divided, tally)?;
             if !budget.spend(1) {
+                return Ok(false);
+            }
+        }
+        drop(rows);
+        self.read_divided(piece, divided, column, budget, tally)
+    }
+
+    /// Reads rollups of `piece` in which flows changed their paths as shorter ones. Returns false if the budget ended first.
+    fn read_divided(
+        &mut self,
+        piece: Piece,
+        divided: DividedRollups,
+        column: usize,
+        budget: &mut Budget,
+        tally: &mut dyn Tally,
+    ) -> rusqlite::Result<bool> {
+        for (from, flows) in divided {
+            let shorter = piece.shorter(from);
+            let mut sums = Vec::new();
+            let count = read_some_flows(self.names.conn, shorter, &flows, &mut |flow, sum| {
+                sums.push((flow, sum));
+            })?;
+            let mut divided = DividedRollups::new();
+            for (flow, sum) in sums {
+                self.add(flow, column, sum, &mut divided, tally)?;
+            }
+            if !budget.spend(count) || !self.read_divided(shorter, divided, column, budget, tally)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Returns the tally's number of a flow with the path that it had at `end`, or `None` if the flow is invalid.
-    fn number(&mut self, flow: i64, end: Nanos, tally: &mut dyn Tally) -> rusqlite::Result<Option<u32>> {
-        let path = self.paths.get(&flow).map_or(0, |paths| {
-            let after = paths.partition_point(|(ts, _)| *ts < end);
-            paths.get(after.saturating_sub(1)).map_or(0, |(_, path)| *path)
-        });
+    /// Adds a rollup of a flow to a column, or to `divided` if it is to be read as shorter ones.
+    fn add(
+        &mut self,
+        flow: i64,
+        column: usize,
+        sum: SpanSum,
+        divided: &mut DividedRollups,
+        tally: &mut dyn Tally,
+    ) -> rusqlite::Result<()> {
+        let mut path = None;
+        if !self.taken.is_empty()
+            && let Some(key) = self.names.flow(flow)?
+        {
+            let starts = self.taken.starts(&key);
+            if changes_within(starts, sum.first, sum.last) {
+                if sum.last - sum.first > MINUTE {
+                    divided.entry(sum.first).or_default().insert(flow);
+                    return Ok(());
+                }
+                self.divided = self.divided.saturating_add(sum.count);
+            }
+            let before = starts.partition_point(|(ts, _)| *ts < sum.last);
+            path = before.checked_sub(1).map(|last| starts[last].1);
+        }
+        if let Some(number) = self.number(flow, path, tally)? {
+            tally.add(number, column, &sum);
+        }
+        Ok(())
+    }
+
+    /// Returns the tally's number of a flow with a path, or `None` if the flow is invalid.
+    fn number(
+        &mut self,
+        flow: i64,
+        path: Option<usize>,
+        tally: &mut dyn Tally,
+    ) -> rusqlite::Result<Option<u32>> {
         if let Some(number) = self.numbers.get(&(flow, path)) {
             return Ok(*number);
         }
         let key = self.names.flow(flow)?;
-        let nodes = self.names.path(path)?;
+        let nodes = path.map_or(&[][..], |path| &self.taken.nodes[path]);
         let number = key.map(|key| tally.flow(&key, nodes));
         if self.numbers.len() >= MAX_CACHED {
             self.numbers.clear();

@@ -15,4 +15,5 @@ mod retention;
 mod round_trip;
 mod spans;
 mod sql;
+mod taken;
 mod traffic;

@@ -292,10 +292,7 @@ fn a_change_from_a_path_in_a_file_before_the_span_is_found() {
     store.submit(batch);
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
-    let first = PathChange {
-        before: Vec::new(),
-        ..change(1, midnight + MINUTE, 2, 3)
-    };
+    let first = change(1, midnight + MINUTE, 2, 3);
     let second = change(1, midnight + 2 * MINUTE, 3, 2);
     for of in [FlowSelector::default(), one(1)] {
         let found = reader

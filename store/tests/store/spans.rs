@@ -382,13 +382,15 @@ fn paths_of_a_span_are_those_that_were_taken_in_it() {
         paths(&reader, 100, 105),
         (vec![path_span(&[1, 3], 1, 500, 105)], false)
     );
-    // The first flow took both, and counts its reports to the later one.
+    // The first flow took both, and each counts the reports of its minutes; the minute of the change counts for the later one.
     let left = PathSpan {
         last: at(90) + SECOND,
-        ..path_span(&[1, 2], 1, 0, 0)
+        ..path_span(&[1, 2], 1, 9_000, 0)
     };
-    let both = vec![path_span(&[1, 3], 2, 18_035, 180), left];
+    let both = vec![path_span(&[1, 3], 2, 9_035, 180), left];
     assert_eq!(paths(&reader, 0, 180), (both, false));
+    let notes = reader.notes();
+    assert!(notes.len() == 1 && notes[0].contains("100 of them"), "{notes:?}");
 }
 
 fn series_key(metric: Metric, interface: Option<u32>, queue: Option<u8>) -> SeriesKey {

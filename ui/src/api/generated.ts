@@ -1798,7 +1798,7 @@ export type PathUse = {
   flows: number;
   /** Node ids in forwarding order; null where a node id is unavailable. */
   path: Array<number | null>;
-  /** Reports of flows on this path, since the path is known. */
+  /** Reports of flows on this path, since the path is known; in a span of time, those of minutes at whose end a flow had it. */
   reports: number;
 };
 
@@ -2889,7 +2889,7 @@ export type Traffic = {
   to: number;
   /** Everything that matches, each value once. */
   total: TrafficRow;
-  /** True if there are more groups, or changes of paths, than are kept separate. Later ones are counted among the others, or as unknown. */
+  /** True if there are more groups, or flows with paths, than are kept separate. Later ones are counted among the others, or as unknown. */
   truncated: boolean;
   /** The unit of values. */
   unit: string;

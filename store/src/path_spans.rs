@@ -1,0 +1,202 @@
+//! The paths that flows took in a time span, each with its flows and reports.
+//!
+//! A flow that changed its path counts for each, with the reports of the rollups in which it took it. Where it changed, hours are
+//! read as shorter rollups, down to minutes. The reports of a minute are one number: if the path changed in it, they count for
+//! the path at its end, and a note says how many such reports there are.
+
+use std::collections::{BTreeMap, HashSet};
+
+use collector::event::Nanos;
+use rusqlite::Connection;
+use wire::FlowKey;
+
+use crate::guard::Deadline;
+use crate::hasher::{FastMap, FastSet, Seeded};
+use crate::keys::FlowSet;
+use crate::query::QueryError;
+use crate::reader::Reader;
+use crate::spans::{Piece, Span, SpanSum, read_some_flows};
+use crate::taken::{PathSearch, TakenPaths, changes_within, unknown_paths_note};
+
+/// Maximum number of rollups that are read to divide those of flows that changed their paths.
+const MAX_ROLLUPS: usize = 4_000_000;
+
+/// A path in a span of time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathSpan {
+    /// The nodes of the path; `u32::MAX` = unavailable.
+    pub path: Vec<u32>,
+    /// Number of flows that took it.
+    pub flows: u64,
+    /// Number of reports of these flows while they took it.
+    pub reports: u64,
+    /// Time when the last flow left it, or the end of the last minute in which it was reported, ns.
+    pub last: Nanos,
+}
+
+/// Accumulates the flows and reports of paths.
+#[derive(Debug)]
+pub struct PathTally {
+    paths: Vec<PathSpan>,
+    /// The flows that were counted for a path, by its index, so that a flow counts once.
+    counted: HashSet<(FlowKey, usize), Seeded>,
+    /// Number of reports in minutes in which their flow changed its path.
+    divided: u64,
+    /// Number of reports of flows whose path was not known.
+    unknown: u64,
+}
+
+impl PathTally {
+    /// Returns an empty tally. `nodes` are the nodes of each path, by its index.
+    pub fn new(nodes: Vec<Vec<u32>>) -> Self {
+        let paths = nodes.into_iter().map(|path| PathSpan {
+            path,
+            flows: 0,
+            reports: 0,
+            last: 0,
+        });
+        Self {
+            paths: paths.collect(),
+            counted: HashSet::default(),
+            divided: 0,
+            unknown: 0,
+        }
+    }
+
+    /// Adds the reports of a flow in rollups between `from` and `to`. `starts` are the times from which the flow took a path, in
+    /// ascending order, with the paths' indexes; equal paths do not follow each other.
+    pub fn add(&mut self, flow: FlowKey, starts: &[(Nanos, usize)], from: Nanos, to: Nanos, reports: u64) {
+        let end = starts.partition_point(|(ts, _)| *ts < to);
+        let Some(last) = end.checked_sub(1) else {
+            self.unknown = self.unknown.saturating_add(reports);
+            return;
+        };
+        let begun = starts.partition_point(|(ts, _)| *ts <= from);
+        let first = begun.saturating_sub(1).min(last);
+        for i in first..=last {
+            let index = starts[i].1;
+            let next = starts.get(i + 1).map_or(Nanos::MAX, |(ts, _)| *ts);
+            let is_new = self.counted.insert((flow, index));
+            let path = &mut self.paths[index];
+            path.flows += u64::from(is_new);
+            path.last = path.last.max(next.min(to));
+        }
+        let path = &mut self.paths[starts[last].1];
+        path.reports = path.reports.saturating_add(reports);
+        if first < last {
+            self.divided = self.divided.saturating_add(reports);
+        }
+    }
+
+    /// Returns the paths that were used, by descending number of flows, and notes about what is not exact.
+    pub fn finish(mut self) -> (Vec<PathSpan>, Vec<String>) {
+        let mut notes = divided_note(self.divided);
+        notes.extend(unknown_paths_note(self.unknown, "report"));
+        self.paths.retain(|path| path.flows > 0);
+        self.paths
+            .sort_by(|a, b| b.flows.cmp(&a.flows).then_with(|| a.path.cmp(&b.path)));
+        (self.paths, notes)
+    }
+}
+
+/// Returns a note that so many reports are of minutes in which their flow changed its path, unless there are none.
+pub fn divided_note(reports: u64) -> Vec<String> {
+    if reports == 0 {
+        return Vec::new();
+    }
+    vec![format!(
+        "reports are counted by the minute: {reports} of them are of minutes in which their flow changed its path, and count for the \
+         path at the end"
+    )]
+}
+
+impl Reader {
+    /// Returns the paths of a time span, most used first, and whether there are more flows than the limit.
+    ///
+    /// # Errors
+    /// The files cannot be read, or it takes longer than 10 s.
+    pub fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), QueryError> {
+        self.with_retry(|| {
+            let deadline = self.deadline();
+            let flows = self.read_span_flows(span, None, &deadline)?;
+            let search = PathSearch {
+                from: span.from(),
+                to: span.to(),
+                only_last: false,
+            };
+            let taken = self.find_paths(&flows.searched(span), search, &deadline)?;
+            let mut tally = PathTally::new(taken.nodes.clone());
+            let mut changed = FlowSet::default();
+            for (flow, sum) in &flows.sums {
+                let starts = taken.starts(flow);
+                if changes_within(starts, sum.first, sum.last) {
+                    changed.insert(*flow);
+                } else {
+                    tally.add(*flow, starts, sum.first, sum.last, sum.count);
+                }
+            }
+            self.add_changed(span, &changed, &taken, &mut tally, &deadline)?;
+            deadline.check()?;
+            let (paths, notes) = tally.finish();
+            self.remember_notes(&notes);
+            Ok((paths, flows.truncated))
+        })
+    }
+
+    /// Adds the reports of flows that changed their paths.
+    fn add_changed(
+        &self,
+        span: Span,
+        changed: &FlowSet,
+        taken: &TakenPaths,
+        tally: &mut PathTally,
+        deadline: &Deadline,
+    ) -> Result<(), QueryError> {
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let mut budget = MAX_ROLLUPS;
+        for file in self.files_in(span.from(), span.to())? {
+            self.query_file(&file, deadline, |conn, features| {
+                let flows: FastMap<i64, FlowKey> =
+                    self.keys().find(conn, &file, changed)?.into_iter().collect();
+                let unread = span.pieces_in(features);
+                read_undivided(conn, unread, &flows, taken, &mut budget, &mut |flow, sum| {
+                    tally.add(flow, taken.starts(&flow), sum.first, sum.last, sum.count);
+                })
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Calls `add` with the rollups of flows in a file: the longest in which a flow kept its path, and minutes in which it changed it;
+/// without `budget`, the number of rollups to read, also longer ones in which it did.
+fn read_undivided(
+    conn: &Connection,
+    pieces: Vec<Piece>,
+    flows: &FastMap<i64, FlowKey>,
+    taken: &TakenPaths,
+    budget: &mut usize,
+    add: &mut dyn FnMut(FlowKey, SpanSum),
+) -> rusqlite::Result<()> {
+    let all: FastSet<i64> = flows.keys().copied().collect();
+    let whole = pieces.into_iter().map(|piece| (piece, all.clone()));
+    let mut unread: Vec<(Piece, FastSet<i64>)> = whole.collect();
+    while let Some((piece, numbers)) = unread.pop() {
+        let mut divided: BTreeMap<Nanos, FastSet<i64>> = BTreeMap::new();
+        let can_divide = piece.interval > 60 && *budget > 0;
+        let count = read_some_flows(conn, piece, &numbers, &mut |number, sum| {
+            let Some(flow) = flows.get(&number) else { return };
+            if can_divide && changes_within(taken.starts(flow), sum.first, sum.last) {
+                divided.entry(sum.first).or_default().insert(number);
+            } else {
+                add(*flow, sum);
+            }
+        })?;
+        *budget = budget.saturating_sub(count);
+        let shorter = divided.into_iter();
+        unread.extend(shorter.map(|(from, numbers)| (piece.shorter(from), numbers)));
+    }
+    Ok(())
+}
