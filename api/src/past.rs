@@ -52,8 +52,14 @@ pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, R
     if from.is_none() && to.is_none() && context.active_config.get().console.is_none() {
         return Ok(None);
     }
+    counted_span(context, params).map(Some)
+}
+
+/// Returns the requested time span, by default the last 15 minutes, for an answer that counts reports. Adds a note if these are
+/// samples.
+pub(super) fn counted_span(context: &Context, params: &Params) -> Result<Span, Refusal> {
     note_samples(context);
-    Ok(Some(complete_span(from, to)))
+    span_or_default(params)
 }
 
 /// Adds [`NOTE_SAMPLES`] to the answer if it applies now. How an earlier time was received is not stored.
@@ -65,13 +71,12 @@ pub(super) fn note_samples(context: &Context) {
 
 /// Returns the requested time span, by default the last 15 minutes.
 pub(super) fn span_or_default(params: &Params) -> Result<Span, Refusal> {
-    Ok(complete_span(params.number("from")?, params.number("to")?))
-}
-
-/// Completes a span: the default end is now, the default length 15 minutes.
-fn complete_span(from: Option<u64>, to: Option<u64>) -> Span {
-    let to = to.unwrap_or_else(nic::time::now);
-    Span::new(from.unwrap_or_else(|| to.saturating_sub(DEFAULT_SPAN)), to)
+    let to: u64 = params.number("to")?.unwrap_or_else(nic::time::now);
+    let from: Option<u64> = params.number("from")?;
+    Ok(Span::new(
+        from.unwrap_or_else(|| to.saturating_sub(DEFAULT_SPAN)),
+        to,
+    ))
 }
 
 pub(super) fn range(span: Span, truncated: bool) -> Option<RangeView> {
@@ -88,8 +93,7 @@ pub(crate) async fn activity(
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(ACTIVITY)?;
-    note_samples(&context);
-    let span = span_or_default(&params)?;
+    let span = counted_span(&context, &params)?;
     let columns = params.required_number("columns")?;
     let column = column_width(span.length(), columns);
     let permit = history_permit(&context).await?;

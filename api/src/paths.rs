@@ -108,8 +108,7 @@ fn change_view(change: &PathChange) -> PathChangeView {
 /// Returns the paths that flows used, in both directions.
 pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(FLOW_SELECTION)?;
-    past::note_samples(&context);
-    let span = past::span_or_default(&params)?;
+    let span = past::counted_span(&context, &params)?;
     let query = PathQuery {
         span,
         flows: selected_flows(&params),
