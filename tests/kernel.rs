@@ -490,6 +490,21 @@ fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
     }
 }
 
+/// A configuration for the reports of the generator.
+fn generator_config() -> Config {
+    let thresholds = Thresholds::new([0, 100_000, 10_000, 1000, 1000, 100_000], Vec::new()).unwrap();
+    Config {
+        default_profile: Profile::new("generator", wire::Profile::new(Dialect::IntCollectorGen)),
+        detection: Arc::new(Detection {
+            thresholds,
+            ..Detection::default()
+        }),
+        // Changed bytes make many queues, interfaces and nodes.
+        max_queues: 1024,
+        ..config()
+    }
+}
+
 #[test]
 fn the_common_report_is_decided_at_once_and_as_any_other() {
     use testkit::workload::collector::{CASES, Values};
@@ -498,20 +513,7 @@ fn the_common_report_is_decided_at_once_and_as_any_other() {
         .filter(|case| case.flows == 1000 && case.values != Values::Constant)
     {
         let test = "the_common_report_is_decided_at_once_and_as_any_other";
-        let profile = Profile::new("generator", wire::Profile::new(Dialect::IntCollectorGen));
-        let thresholds = Thresholds::new([0, 100_000, 10_000, 1000, 1000, 100_000], Vec::new()).unwrap();
-        let detection = Arc::new(Detection {
-            thresholds,
-            ..Detection::default()
-        });
-        let config = Config {
-            default_profile: profile,
-            detection,
-            // Changed bytes make many queues, interfaces and nodes.
-            max_queues: 1024,
-            ..config()
-        };
-        let Some(mut model) = Model::new(test, config, SIZES) else {
+        let Some(mut model) = Model::new(test, generator_config(), SIZES) else {
             return;
         };
         let mut rng = Rng(9);
@@ -550,19 +552,7 @@ fn the_common_report_is_decided_at_once_and_as_any_other() {
 fn reports_with_any_items_are_decided_at_once_and_as_any_other() {
     use testkit::workload::collector::{CASES, Case, Values};
     let test = "reports_with_any_items_are_decided_at_once_and_as_any_other";
-    let profile = Profile::new("generator", wire::Profile::new(Dialect::IntCollectorGen));
-    let thresholds = Thresholds::new([0, 100_000, 10_000, 1000, 1000, 100_000], Vec::new()).unwrap();
-    let detection = Arc::new(Detection {
-        thresholds,
-        ..Detection::default()
-    });
-    let config = Config {
-        default_profile: profile,
-        detection,
-        max_queues: 1024,
-        ..config()
-    };
-    let Some(mut model) = Model::new(test, config, SIZES) else {
+    let Some(mut model) = Model::new(test, generator_config(), SIZES) else {
         return;
     };
     // Without an interface in the report, the kernel knows the queue by the node alone, the collector by the flow's interface.

@@ -324,6 +324,11 @@ mod tests {
         assert_eq!(ends(&silences(0, 300, &max_latencies), &series, 30), [16_000]);
     }
 
+    /// Whether a maximum latency, by node and second, is of the flow of node 1 after its report at 30 s.
+    fn is_after_stop(key: (u32, u64)) -> bool {
+        key.0 == 1 && key.1 > 30
+    }
+
     #[test]
     fn seconds_between_the_reports_of_a_slow_flow_are_no_silence() {
         // The flow reports every four seconds; between its reports only fast packets pass.
@@ -338,8 +343,7 @@ mod tests {
         silences.add_reports(0, 15);
         assert_eq!(ends(&silences, &series, 60), [60_000]);
         // It stops after the report at 30 s: the following 40 s are ten times as long as the mean interval.
-        let stopped = |(node, second): &(u32, u64)| *node == 1 && *second > 30;
-        silences.max_latencies.retain(|key, _| !stopped(key));
+        silences.max_latencies.retain(|key, _| !is_after_stop(*key));
         (31..71).for_each(|second| silences.add(1, second * SECOND, 90));
         assert_eq!(ends(&silences, &series, 80), [31_000]);
         silences.max_latencies.remove(&(1, 70));

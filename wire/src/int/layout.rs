@@ -95,8 +95,7 @@ pub struct Layout {
     words: u8,
     wide_ts: bool,
     wide_l2: bool,
-    /// `ceil(2^16 / words)`, which replaces a division: `n * reciprocal >> 16` is `n / words` for n up to 255 and words up
-    /// to 31.
+    /// See [`Layout::reciprocal`].
     reciprocal: u32,
 }
 
@@ -309,6 +308,13 @@ impl Layout {
     #[inline]
     pub fn wide_ts(&self) -> bool {
         self.wide_ts
+    }
+
+    /// Returns `ceil(2^16 / words)`, which replaces a division by the words of a record: `n * reciprocal >> 16` is `n / words` for
+    /// n up to 255 and words up to 31.
+    #[inline]
+    pub fn reciprocal(&self) -> u32 {
+        self.reciprocal
     }
 
     /// Returns how many records fit into `stack_words`.

@@ -153,8 +153,7 @@ pub(crate) fn plans(dialect: wire::Dialect) -> Vec<u8> {
     for ((first, words), out) in lengths.zip(out.chunks_exact_mut(plan::LEN)) {
         let bitmap = u16::from(first) << 8;
         if let Some(layout) = planned_layout(bitmap, words, dialect) {
-            let reciprocal = (1_u32 << 16).div_ceil(words.into());
-            put(out, plan::RECIPROCAL, &reciprocal.to_ne_bytes());
+            put(out, plan::RECIPROCAL, &layout.reciprocal().to_ne_bytes());
             for (number, item) in plan::ITEMS.into_iter().enumerate() {
                 if layout.carried().contains(item) {
                     out[plan::AT + number] = (layout.word_of(item) * 4) as u8;

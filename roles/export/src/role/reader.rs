@@ -429,6 +429,25 @@ mod tests {
         assert_eq!(pages(Some(sink), Some(ends[2])).0, counts);
     }
 
+    /// Returns the ids of four losses, read in pages of so many records.
+    fn ids_of_losses(dir: &Path, records: usize) -> Vec<u64> {
+        let mut reader = Reader::new(dir, Stream::Losses, "c1".into(), None);
+        let mut from = Position::default();
+        let mut ids = Vec::new();
+        while ids.len() < 4 {
+            let request = ReadRequest {
+                from,
+                until: None,
+                records,
+                bytes: 1 << 20,
+            };
+            let page = reader.read(request).unwrap().page;
+            ids.extend(page.records.iter().map(export::record::Record::id));
+            from = page.end;
+        }
+        ids
+    }
+
     #[test]
     fn losses_of_one_sender_and_time_have_ids_of_their_own_on_any_page() {
         let dir = Dir::new("export-loss-ids");
@@ -438,25 +457,12 @@ mod tests {
         (0..4).for_each(|_| batch.loss(&loss(START, Some(1))));
         store.submit(batch);
         store.flush();
-        let ids = |records: usize| {
-            let mut reader = Reader::new(dir.path(), Stream::Losses, "c1".into(), None);
-            let mut from = Position::default();
-            let mut ids = Vec::new();
-            while ids.len() < 4 {
-                let request = ReadRequest {
-                    from,
-                    until: None,
-                    records,
-                    bytes: 1 << 20,
-                };
-                let page = reader.read(request).unwrap().page;
-                ids.extend(page.records.iter().map(export::record::Record::id));
-                from = page.end;
-            }
-            ids
-        };
-        let found = ids(4);
-        assert_eq!(ids(1), found, "a record has one id whenever it is sent");
+        let found = ids_of_losses(dir.path(), 4);
+        assert_eq!(
+            ids_of_losses(dir.path(), 1),
+            found,
+            "a record has one id whenever it is sent"
+        );
         let distinct: std::collections::BTreeSet<_> = found.iter().collect();
         assert_eq!(distinct.len(), found.len(), "{found:x?}");
     }
