@@ -419,6 +419,10 @@ pub trait Output {
     fn flow(&mut self, row: &FlowRow, path: &[u32]) {
         let _ = (row, path);
     }
+    /// Called when a flow leaves the flow table, after its last row. If it is reported again, its count of reports restarts.
+    fn flow_removed(&mut self, flow: &FlowKey) {
+        let _ = flow;
+    }
     /// Receives the report of a dropped packet.
     fn drop_report(&mut self, drop: &Drop) {
         let _ = drop;

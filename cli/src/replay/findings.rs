@@ -65,12 +65,10 @@ pub(super) type DropPlace = (Option<u32>, Option<u8>);
 /// Latest state of a flow.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Flow {
-    /// Latest row; its `reports` and `first_seen` include the time before the flow last expired from the flow table.
+    /// Latest row; its `reports` and `first_seen` include the time before the flow last left the flow table.
     pub(super) row: FlowRow,
-    /// Reports before the flow last expired.
-    expired_reports: u64,
-    /// Value of `first_seen` in the current life of the flow.
-    life_start: u64,
+    /// Reports before the flow last left the flow table.
+    earlier_reports: u64,
     /// Node ids of the path, `u32::MAX` where unavailable.
     pub(super) path: Box<[u32]>,
 }
@@ -283,8 +281,7 @@ impl Output for Findings {
             None if has_room => {
                 let flow = Flow {
                     row: *row,
-                    expired_reports: 0,
-                    life_start: row.first_seen,
+                    earlier_reports: 0,
                     path: path.into(),
                 };
                 self.flows.insert(row.flow, flow);
@@ -293,6 +290,12 @@ impl Output for Findings {
                 self.excess_ids.insert(row.flow.id());
             }
             None => {}
+        }
+    }
+
+    fn flow_removed(&mut self, flow: &FlowKey) {
+        if let Some(flow) = self.flows.get_mut(flow) {
+            flow.earlier_reports = flow.row.reports;
         }
     }
 
@@ -315,14 +318,10 @@ impl Output for Findings {
 
 impl Flow {
     fn update(&mut self, row: &FlowRow, path: &[u32]) {
-        // A new `first_seen`: the flow had expired, and its counters restarted.
-        if row.first_seen != self.life_start {
-            (self.expired_reports, self.life_start) = (self.row.reports, row.first_seen);
-        }
         let first_seen = self.row.first_seen.min(row.first_seen);
         self.row = FlowRow {
             first_seen,
-            reports: self.expired_reports + row.reports,
+            reports: self.earlier_reports + row.reports,
             ..*row
         };
         if *self.path != *path {
@@ -359,6 +358,10 @@ impl Output for ReplaySender {
     fn flow(&mut self, row: &FlowRow, path: &[u32]) {
         self.findings.flow(row, path);
         self.store(|writer| writer.flow(row, path));
+    }
+
+    fn flow_removed(&mut self, flow: &FlowKey) {
+        self.findings.flow_removed(flow);
     }
 
     fn drop_report(&mut self, drop: &Drop) {
@@ -428,16 +431,16 @@ mod tests {
     #[test]
     fn a_flow_that_expired_and_came_back_keeps_its_reports() {
         let mut findings = Findings::new(&Config::default(), false);
-        for (first_seen, reports, path) in [
-            (10, 5, [1, 2]),
-            (10, 8, [1, 2]),
-            (500, 3, [1, 3]),
-            (500, 4, [1, 3]),
-        ] {
+        // The clock is set back before the third row, so the collector lowers `first_seen`.
+        for (first_seen, reports, path) in [(10, 5, [1, 2]), (10, 7, [1, 2]), (8, 8, [1, 2])] {
             findings.flow(&row(first_seen, reports), &path);
         }
+        findings.flow_removed(&row(8, 8).flow);
+        for (first_seen, reports) in [(500, 3), (500, 4)] {
+            findings.flow(&row(first_seen, reports), &[1, 3]);
+        }
         let expected = FlowRow {
-            first_seen: 10,
+            first_seen: 8,
             last_seen: 504,
             reports: 12,
             ..row(500, 4)

@@ -101,6 +101,7 @@ impl State {
         self.end_minute(slot, out);
         self.emit_row(slot, out);
         if let Some(StoredFlow { flow, .. }) = self.flows.get(slot) {
+            out.flow_removed(&flow.key);
             if let Some(removals) = &mut self.removals {
                 removals.push(Removed::Flow(flow.key));
             }
