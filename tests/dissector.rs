@@ -167,6 +167,7 @@ fn preference(setting: &str) -> String {
     match words[..] {
         ["dscp", value, mask] => format!("hopwise.dscp:{value}/{mask}"),
         ["probe_marker", value] => format!("hopwise.probe_marker:{value}"),
+        ["vxlan_port", port] => format!("hopwise.vxlan_ports:{}", u16::from_str_radix(port, 16).unwrap()),
         ["tcp_shim", "after_options"] => "hopwise.tcp_after_options:TRUE".into(),
         ["drop_zero_unknown"] => "hopwise.drop_zero_unknown:TRUE".into(),
         ["domain", id, words] => {

@@ -309,23 +309,34 @@ fn postcards(text: &mut Text, view: &view::PostcardsView) {
     });
 }
 
+/// Returns the refusals that were counted, by name.
+fn refusals(
+    monitor: &Monitor,
+    counts: fn(&collector::Stats) -> &wire::refusal::RefusalCounts,
+) -> impl Iterator<Item = (&'static str, u64)> {
+    wire::Refusal::ALL
+        .iter()
+        .map(move |refusal| {
+            let count = monitor.total(|stats| counts(stats)[refusal.index()]);
+            (refusal.name(), count)
+        })
+        .filter(|(_, count)| *count > 0)
+}
+
 fn write_collector(text: &mut Text, monitor: &Monitor) {
     metrics!(text { "reports_total" => monitor.total(|stats| stats.reports), "Valid reports."; });
     metrics!(text [for (reason, count) in monitor.refused()] ["reason" = reason] {
         "reports_refused_total" => count, "Reports, or remainders of datagrams, refused, by reason.";
     });
-    let refused = wire::Refusal::ALL
-        .iter()
-        .map(|refusal| {
-            (
-                refusal.name(),
-                monitor.total(|stats| stats.int_refused[refusal.index()]),
-            )
-        })
-        .filter(|(_, count)| *count > 0);
+    let refused = refusals(monitor, |stats| &stats.int_refused);
     metrics!(text [for (reason, count) in refused] ["reason" = reason] {
         "int_refused_total" => count,
             "Valid reports from which INT or IOAM of the packet was left out because it cannot be read, by reason.";
+    });
+    let refused = refusals(monitor, |stats| &stats.tunnel_refused);
+    metrics!(text [for (reason, count) in refused] ["reason" = reason] {
+        "tunnel_refused_total" => count,
+            "Valid reports about a tunnel whose contents cannot be read, by reason.";
     });
     postcards(text, &monitor.postcards());
     metrics!(text {

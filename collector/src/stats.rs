@@ -110,6 +110,8 @@ pub struct Stats {
     pub refused: RefusalCounts,
     /// Good reports whose INT or IOAM was left out because it cannot be read, by reason.
     pub int_refused: RefusalCounts,
+    /// Good reports about a tunnel whose contents could not be read, by reason. The flow is that of the packet around them.
+    pub tunnel_refused: RefusalCounts,
     /// Aggregates of postcards, among the datagrams accepted.
     pub aggregates: u64,
     /// Postcards in aggregates. Each counts as a good report below.
@@ -205,6 +207,7 @@ impl Stats {
         self.postcards.combine(&other.postcards, &mut with);
         each(&mut *self.refused, &*other.refused, &mut with);
         each(&mut *self.int_refused, &*other.int_refused, &mut with);
+        each(&mut *self.tunnel_refused, &*other.tunnel_refused, &mut with);
         each(&mut self.events, &other.events, &mut with);
         each(&mut self.unadmitted, &other.unadmitted, &mut with);
         each(&mut *self.refused_datagrams, &*other.refused_datagrams, &mut with);

@@ -40,6 +40,9 @@ const MAX_ALLOWED: usize = 65_536;
 /// Maximum number of `[[api.tokens]]`: each request is compared with all of them.
 const MAX_TOKENS: usize = 1_000;
 
+/// UDP ports that are never VXLAN in a reported packet: those of GTP-U, VXLAN-GPE and Geneve.
+const OTHER_TUNNEL_PORTS: [u16; 4] = [0, 2152, 4790, 6081];
+
 /// Maximum number of rules.
 const MAX_RULES: usize = detect::rule::MAX_RULES;
 
@@ -493,6 +496,17 @@ impl Checker<'_, '_> {
                 &["profiles", name, "telemetry_ports"],
                 "at most 8 ports; remove some",
             );
+        }
+        if profile.vxlan_ports.len() > wire::Profile::MAX_VXLAN_PORTS {
+            self.refuse(&["profiles", name, "vxlan_ports"], "at most 4 ports; remove some");
+        }
+        for port in &profile.vxlan_ports {
+            if OTHER_TUNNEL_PORTS.contains(port) {
+                self.refuse(
+                    &["profiles", name, "vxlan_ports"],
+                    format!("{port} is not a port of VXLAN: it is 0 or that of another tunnel; remove it"),
+                );
+            }
         }
         if profile.utilization_scale <= 0.0 {
             self.refuse(

@@ -364,3 +364,25 @@ fn every_listening_port_is_a_report_port() {
         [[5001, 7, 5000]]
     );
 }
+
+#[test]
+fn further_ports_of_vxlan_are_bounded_and_not_those_of_other_tunnels() {
+    let profile = |ports| {
+        let source = "[[sources]]\nprefix = \"10.0.0.0/8\"\nprofile = \"x\"\n";
+        Settings::parse(
+            &format!("[profiles.x]\nvxlan_ports = {ports}\n{source}"),
+            "h.toml",
+        )
+    };
+    let settings = profile("[12345, 8472]").unwrap();
+    let (_, by_source) = settings.collect().resolve_profiles();
+    assert_eq!(by_source[0].1.wire.vxlan_ports, [12345, 8472, 0, 0]);
+    for (ports, expected) in [
+        ("[1, 2, 3, 4, 5]", "at most 4 ports"),
+        ("[2152]", "2152 is not a port of VXLAN"),
+        ("[0]", "0 is not a port of VXLAN"),
+    ] {
+        let error = profile(ports).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}

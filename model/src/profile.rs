@@ -51,6 +51,9 @@ section! {
         pub tcp_shim: TcpShim = TcpShim::AfterFixed,
         /// UDP ports of telemetry reports, at most eight with those of `listen`; a report of INT about a report to one of them is refused as nested.
         pub telemetry_ports: Vec<u16> = vec![32766],
+        /// UDP destination ports of VXLAN besides 4789 and 8472, at most four: in a reported packet to one of them, the flow is
+        /// that of the packet inside.
+        pub vxlan_ports: Vec<u16> = Vec::new(),
         /// In a drop report 0.5, egress interface 0 with queue 0 means that neither is known: fabric-tna writes both where it
         /// drops a packet before it has chosen them.
         pub drop_zero_unknown: bool = false,

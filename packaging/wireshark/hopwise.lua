@@ -144,6 +144,7 @@ P.prefs.probe_marker = Pref.string("Probe marker", "",
 P.prefs.gre_protocol = Pref.string("GRE protocol type", "88b6", "GRE protocol type of INT, hexadecimal")
 P.prefs.tcp_after_options = Pref.bool("Shim after TCP options", false,
   "INT in TCP lies after the options instead of after the 20 fixed bytes")
+P.prefs.vxlan_ports = Pref.range("Other VXLAN ports", "", "UDP ports of VXLAN besides 4789 and 8472", 65535)
 P.prefs.drop_zero_unknown = Pref.bool("Drops at interface 0 and queue 0 have none", false,
   "In a drop report 0.5, egress interface 0 with queue 0 means that neither is known (fabric-tna)")
 P.prefs.domains = Pref.string("Domains", "",
@@ -178,6 +179,7 @@ local function read_settings()
   C.is_int_port = in_ranges(prefs.int_ports)
   C.gre_protocol = tonumber(prefs.gre_protocol, 16) or 0x88b6
   C.after_options = prefs.tcp_after_options
+  C.is_vxlan_port = in_ranges(prefs.vxlan_ports)
   C.drop_zero_unknown = prefs.drop_zero_unknown
   C.unit = prefs.time_unit ~= "" and (" " .. prefs.time_unit) or ""
   C.find, C.inner = prefs.find, prefs.inner
@@ -299,6 +301,7 @@ field("r_ds_status", "uint16", "report.ds_status", "Domain-specific metadata sta
 field("r_domain", "bytes", "report.domain", "Domain-specific metadata")
 field("r_flow_id", "uint32", "report.flow_id", "Flow ID of the postcard", base.HEX)
 field("r_int_refused", "string", "report.int_refused", "INT left out")
+field("r_tunnel_refused", "string", "report.tunnel_refused", "Tunnel whose contents cannot be read")
 field("r_inner", "bytes", "report.inner", "Inner contents")
 field("r_packet_length", "uint32", "report.packet_length", "IP length of the truncated packet", base.DEC)
 field("tlv", "none", "report.tlv", "TLV")
@@ -594,13 +597,18 @@ local function enter(w, outer)
   w.tunnel = w.tunnel or w.outer
   w.outer = outer
   w.flow = nil
+  w.unread = nil
 end
+
+-- The contents of a tunnel cannot be read, for this reason.
+function W.unread(w, reason) w.unread = reason end
 
 -- The flow at the end of the walk is that of the innermost IP packet that was read; in a data packet only that of a packet
 -- without a tunnel, or inside one.
 local function finish_flow(w)
   if not w.flow and w.aim == "report" then
     w.flow = w.outer
+    w.tunnel_refused = w.unread or w.tunnels > 0 and "tunnel_truncated" or nil
   else
     w.tunnel = w.tunnel or w.outer
   end
@@ -610,7 +618,16 @@ local ETH, IP4, IP6 = 0x6558, 0x0800, 0x86dd
 local TAGS = { [0x8100] = true, [0x88a8] = true, [0x9100] = true, [0x9200] = true }
 
 function W.inside(w, at, ethertype)
-  if w.tunnels <= 4 then return W.ethertype(w, at, ethertype) end
+  if w.tunnels > 4 then return W.unread(w, "tunnel_depth") end
+  -- The tunnel that carries the frame has been counted.
+  if ethertype == ETH and w.aim ~= "frame" then return W.ethernet(w, at) end
+  return W.ethertype(w, at, ethertype)
+end
+
+-- Another tunnel without an IP header of its own; whether it may be entered.
+function W.enter_link(w)
+  w.tunnels = w.tunnels + 1
+  return w.tunnels <= 4
 end
 
 function W.ethernet(w, at)
@@ -640,16 +657,139 @@ local function is_pseudowire(w, at)
   return version == 6 or inner + 20 > w.fin or checksum_holds(w, inner)
 end
 
-function W.ethertype(w, at, ethertype)
+-- Whether the bytes read as an Ethernet frame, by its EtherType and the version of IP; nil: they end before.
+function W.reads_as_frame(w, at)
+  local ethertype = u16(w, at + 12)
+  if not ethertype then return nil end
+  local first = u8(w, at + 14)
+  local version = first and bits(first, 4, 4)
+  if ethertype == IP4 then return not version or version == 4 end
+  if ethertype == IP6 then return not version or version == 6 end
+  return W.ETHERTYPES[ethertype] or false
+end
+
+-- The packet behind the bottom label of an MPLS stack: "ip" with its EtherType, "frame" with its offset, or nil with a reason.
+function W.behind_labels(w, at, label)
+  local first = u8(w, at)
+  if not first then return nil, "tunnel_truncated" end
+  local version = bits(first, 4, 4)
+  local ip = version == 4 and IP4 or version == 6 and IP6
+  if label == 0 or label == 2 then
+    if ip == (label == 0 and IP4 or IP6) then return "ip", ip end
+    return nil, "tunnel_not_ip"
+  end
+  if ip then
+    if not is_pseudowire(w, at) then return "ip", ip end
+    local inner = at + (TAGS[u16(w, at + 12)] and 18 or 14)
+    local is_proven = u16(w, inner - 2) == IP4 and (u8(w, inner) or 0) % 16 >= 5 and checksum_holds(w, inner)
+    if is_proven then return "frame", 0 end
+    return nil, "eompls_unclear"
+  end
+  local plain = W.reads_as_frame(w, at)
+  if version ~= 0 then
+    if plain == nil then return nil, "tunnel_truncated" end
+    -- A word that begins with 0x1000 also announces the control channel of a pseudowire.
+    if plain and not (first == 0x10 and u8(w, at + 1) == 0) then return "frame", 0 end
+    return nil, "eompls_unclear"
+  end
+  local behind = W.reads_as_frame(w, at + 4)
+  if plain == nil or behind == nil then return nil, "tunnel_truncated" end
+  if plain == behind then return nil, "eompls_unclear" end
+  return "frame", behind and 4 or 0
+end
+
+function W.labelled(w, at, label)
+  local kind, what = W.behind_labels(w, at, label)
+  if kind == "ip" then return what == IP4 and W.ipv4(w, at) or what == IP6 and W.ipv6(w, at) or nil end
+  if not kind then return W.unread(w, what) end
+  if not W.enter_link(w) then return W.unread(w, "tunnel_depth") end
+  return W.ethernet(w, at + what)
+end
+
+function W.any_ip(w, at)
+  local first = u8(w, at)
+  if not first then return W.unread(w, "tunnel_truncated") end
+  local version = bits(first, 4, 4)
+  if version == 4 then return W.ipv4(w, at) end
+  if version == 6 then return W.ipv6(w, at) end
+  return W.unread(w, "tunnel_not_ip")
+end
+
+-- The data of a PPPoE session.
+function W.pppoe(w, at)
+  if not W.enter_link(w) then return W.unread(w, "tunnel_depth") end
+  if at + 6 > w.fin then return W.unread(w, "tunnel_truncated") end
+  if u16(w, at) ~= 0x1100 then return W.unread(w, "bad_pppoe") end
+  local len, body = u16(w, at + 4), at + 6
+  w.fin = math.min(w.fin, body + len)
+  local protocol, size = u8(w, body), 1
+  if protocol and protocol % 2 == 0 then protocol, size = u16(w, body), 2 end
+  if not protocol then return W.unread(w, len < 2 and "bad_pppoe" or "tunnel_truncated") end
+  local ethertype = protocol == 0x21 and IP4 or protocol == 0x57 and IP6
+  if not ethertype then return W.unread(w, "tunnel_not_ip") end
+  return W.ethertype(w, body + size, ethertype)
+end
+
+-- ERSPAN, behind GRE with this protocol type.
+function W.erspan(w, at, protocol, has_sequence)
+  if protocol == 0x88be and not has_sequence then return W.ethernet(w, at) end
+  local first = u8(w, at)
+  if not first then return W.unread(w, "tunnel_truncated") end
+  local version = bits(first, 4, 4)
+  if protocol == 0x88be and version == 1 then return W.ethernet(w, at + 8) end
+  if protocol == 0x88be or version ~= 2 or not has_sequence then return W.unread(w, "erspan_version") end
+  if at + 12 > w.fin then return W.unread(w, "tunnel_truncated") end
+  local word = u32(w, at + 8)
+  local body, kind = at + 12 + word % 2 * 8, bits(word, 10, 5)
+  if kind == 0 then return W.ethernet(w, body) end
+  if kind == 2 then return W.any_ip(w, body) end
+  return W.unread(w, "tunnel_not_ip")
+end
+
+-- The length of a GTP-U header with its extension headers; nil and a reason: it cannot be read.
+function W.gtp_header(w, at)
+  if at + 8 > w.fin then return nil, "tunnel_truncated" end
+  local flags, len, here = u8(w, at), u16(w, at + 2), at + 12
+  if flags % 8 == 0 then return at + 8 end
+  if here > at + 8 + len then return nil, "gtp_ext" end
+  local following = u8(w, here - 1)
+  if not following then return nil, "tunnel_truncated" end
+  if bits(flags, 2, 1) == 0 then return here end
   for _ = 1, 8 do
+    if following == 0 then return here end
+    if here >= at + 8 + len then return nil, "gtp_ext" end
+    local words = u8(w, here)
+    if not words then return nil, "tunnel_truncated" end
+    here = here + words * 4
+    if words == 0 or here > at + 8 + len then return nil, "gtp_ext" end
+    following = u8(w, here - 1)
+    if not following then return nil, "tunnel_truncated" end
+  end
+  if following == 0 then return here end
+  return nil, "gtp_ext"
+end
+
+-- Whether the bytes after UDP are user data of GTP-U.
+function W.is_gtp_data(w, at) return bits(u8(w, at) or 0, 4, 4) == 3 and u8(w, at + 1) == 0xff end
+
+function W.gtp(w, at)
+  local body, reason = W.gtp_header(w, at)
+  if not body then return W.unread(w, reason) end
+  return W.any_ip(w, body)
+end
+
+function W.ethertype(w, at, ethertype)
+  local follows_all = w.aim ~= "frame"
+  for count = 1, 8 do
     if ethertype == IP4 then
       return W.ipv4(w, at)
     elseif ethertype == IP6 then
       return W.ipv6(w, at)
     elseif ethertype == ETH then
-      w.tunnels = w.tunnels + 1
-      if w.tunnels > 4 then return end
+      if not W.enter_link(w) then return W.unread(w, "tunnel_depth") end
       return W.ethernet(w, at)
+    elseif ethertype == 0x8864 and follows_all then
+      return W.pppoe(w, at)
     elseif TAGS[ethertype] then
       ethertype = u16(w, at + 2)
       if not ethertype then return end
@@ -659,19 +799,24 @@ function W.ethertype(w, at, ethertype)
       if not label then return end
       at = at + 4
       if bits(label, 8, 1) == 1 then
+        if follows_all and count == 8 then return W.unread(w, "tunnel_depth") end
+        if follows_all then return W.labelled(w, at, floor(label / 4096)) end
         if is_pseudowire(w, at) then return end
         local version = bits(u8(w, at) or 0, 4, 4)
         ethertype = version == 4 and IP4 or version == 6 and IP6
         if not ethertype then return end
       end
     else
+      if w.tunnels > 0 then W.unread(w, "tunnel_not_ip") end
       return
     end
   end
+  W.unread(w, "tunnel_depth")
 end
 
 local function bad_ip(w, at)
   if w.aim == "frame" then refuse("bad_ip_header", at) end
+  if w.tunnels > 0 then W.unread(w, "tunnel_not_ip") end
 end
 
 -- Limits the bytes to the packet: the rest is padding.
@@ -853,7 +998,7 @@ end
 local function is_not_tunnel(w, dport, at)
   local first = u8(w, at)
   if not first then return false end
-  if dport == 4789 then return bits(first, 3, 1) == 0 end
+  if dport == 4789 or w.aim ~= "frame" and C.is_vxlan_port(dport) then return bits(first, 3, 1) == 0 end
   if dport == 4790 then return bits(first, 2, 2) == 0 end
   if dport == 8472 then
     -- The port is not that of VXLAN alone: all reserved bits must be 0.
@@ -871,7 +1016,11 @@ local function is_tunnel(w, dport, at)
   -- In a report, a header that begins as no shim of INT does is certain.
   local is_port = dport == 4790 or dport == 6081 or dport == 8472
   local is_no_shim = first and (first == 0 or (first > 3 and first < 16))
-  if w.aim ~= "frame" and is_port and is_no_shim and not is_not_tunnel(w, dport, at) then return true end
+  if w.aim ~= "frame" then
+    if is_port and is_no_shim and not is_not_tunnel(w, dport, at) then return true end
+    if C.is_vxlan_port(dport) then return first and bits(first, 3, 1) == 1 end
+    if dport == 2152 then return W.is_gtp_data(w, at) end
+  end
   if dport == 4789 or dport == 4790 then return first and bits(first, 3, 1) == 1 end
   if dport == 6081 then
     local protocol = u16(w, at + 2)
@@ -959,6 +1108,12 @@ function W.udp(w, at, ip)
     return W.gpe(w, body, ip, flow)
   elseif dport == 6081 then
     return W.geneve(w, body, ip, flow)
+  elseif w.aim ~= "frame" and C.is_vxlan_port(dport) then
+    enter(w, flow)
+    return W.inside(w, body + 8, ETH)
+  elseif w.aim ~= "frame" and dport == 2152 and W.is_gtp_data(w, body) then
+    enter(w, flow)
+    return W.gtp(w, body)
   end
   w.flow = flow
   if not found then w.unmarked = unmarked(w, { ip = ip, at = at, encapsulation = "udp" }, body) end
@@ -1285,14 +1440,17 @@ function W.gre(w, at, ip)
   local is_int = protocol == C.gre_protocol
   if version ~= 0 or bits(flags, 6, 1) == 1 then
     if is_int and w.seek then refuse("bad_gre", at) end
-    return
+    return W.unread(w, "bad_gre")
   end
   local body = at + 4 + (bits(flags, 7, 1) + bits(flags, 5, 1) + bits(flags, 4, 1)) * 4
+  local is_erspan = (protocol == 0x88be or protocol == 0x22eb) and w.aim ~= "frame" and w.tunnels <= 4
+  if not is_int and is_erspan then return W.erspan(w, body, protocol, bits(flags, 4, 1) == 1) end
   if not is_int then return W.inside(w, body, protocol) end
   W.tunnel_int(w, ip, function() W.gre_shim(w, ip, at, body) end)
   local seek, fin, ethertype = w.seek, nil, nil
   local problem = guarded(function() fin, ethertype = W.gre_shim(w, ip, at, body) end)
   if problem and seek then error(problem, 0) end
+  if problem then return W.unread(w, problem.refused) end
   if fin then return W.inside(w, fin, ethertype) end
 end
 
@@ -1341,9 +1499,11 @@ function W.gpe(w, at, ip, outer)
   local seek, problem = w.seek, nil
   problem = guarded(function() at, next_protocol = W.gpe_shims(w, ip, at, next_protocol) end)
   if problem and seek then error(problem, 0) end
-  if problem or not at then return end
+  if problem then return W.unread(w, problem.refused) end
+  if not at then return end
   local ethertype = next_protocol == 1 and IP4 or next_protocol == 2 and IP6 or next_protocol == 3 and ETH
   if ethertype then return W.inside(w, at, ethertype) end
+  return W.unread(w, "tunnel_not_ip")
 end
 
 -- INT 1.0 or 0.5 without an L4 tail.
@@ -1724,6 +1884,7 @@ local refuse_other, refuse_other_20
 do
   -- EtherTypes in use in networks that have telemetry.
   local ETHERTYPES = {}
+  W.ETHERTYPES = ETHERTYPES
   for _, ethertype in ipairs({ 0x0800, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x8847, 0x8848, 0x6558, 0x0806, 0x8035,
     0x22ea, 0x22f0, 0x22f3, 0x8863, 0x8864, 0x8809, 0x888e, 0x8892, 0x88a4, 0x88b5, 0x88b6, 0x88b7, 0x88b8, 0x88b9, 0x88ba,
     0x88ca, 0x88cc, 0x88e5, 0x88e7, 0x88f5, 0x88f6, 0x88f7, 0x88fb, 0x8902, 0x8906, 0x8914, 0x8915, 0x892f, 0x894f, 0x9000 }) do
@@ -2757,6 +2918,8 @@ local function show_report(tree, tvb, pinfo, report, number)
   generated(sub:add(F.path, range(tvb, report.at, report.at), path_text(report.path)))
   generated(sub:add(F.path_hops, range(tvb, report.at, report.at), #report.path))
   if report.int_refused then generated(sub:add(F.r_int_refused, range(tvb, report.at, report.at), report.int_refused)) end
+  local tunnel_refused = walk and walk.tunnel_refused
+  if tunnel_refused then generated(sub:add(F.r_tunnel_refused, range(tvb, report.at, report.at), tunnel_refused)) end
   if report.partial then anomaly(sub, tvb, "partial", "A TLV exceeds the report and is left out") end
   if report.odd_drop then anomaly(sub, tvb, "unflagged_drop_reason", "A drop reason without the drop flag") end
   if report.merged then anomaly(sub, tvb, "merged", "Header and top record are one hop: the header's items count") end

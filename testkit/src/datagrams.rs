@@ -39,6 +39,9 @@ pub fn profile(rng: &mut Rng) -> Profile {
     if rarely(rng, 8) {
         profile.int_udp_port = 0;
     }
+    if rarely(rng, 3) {
+        profile.vxlan_ports[1] = VXLAN_PORT;
+    }
     if rarely(rng, 4) {
         profile.telemetry_ports = TelemetryPorts::new(&[9000, 32766]).unwrap();
     }
@@ -48,6 +51,8 @@ pub fn profile(rng: &mut Rng) -> Profile {
 // The probe marker and the domain that random profiles and random packets share.
 const MARKER: u64 = 0x1122_3344_5566_7788;
 const DOMAIN: u16 = 0x0abc;
+/// A port of VXLAN in random profiles and random packets.
+const VXLAN_PORT: u16 = 12345;
 
 /// The node ID of the reporter, which is often on the INT stack too.
 const REPORTER: u32 = 3;
@@ -316,6 +321,7 @@ fn announced(rng: &mut Rng, depth: usize) -> (u16, Vec<u8>) {
             (tag, [&[0, 5][..], &typed(rng, depth)].concat())
         }
         2 => (pick(rng, &[0x8847, 0x8848]), mpls(rng, depth)),
+        3 if rarely(rng, 2) => (0x8864, pppoe(rng, depth)),
         3 => (0x6558, ethernet(rng, depth)),
         4 => (pick(rng, &[0x0806, 0x88b6, 0x86de]), vec![0x45; 8]),
         5..=7 => (0x86dd, ipv6(rng, depth)),
@@ -329,11 +335,99 @@ fn mpls(rng: &mut Rng, depth: usize) -> Vec<u8> {
     for i in 1..=labels {
         out.extend([0, 1, (i == labels).into(), 64]);
     }
-    out.extend(match rng.below(3) {
+    out.extend(match rng.below(4) {
         0 => ipv6(rng, depth),
         1 => ipv4(rng, depth),
+        2 => [&[0; 4][..], &ethernet(rng, depth)].concat(),
         _ => ethernet(rng, depth),
     });
+    out
+}
+
+/// Generates the data of a PPPoE session.
+fn pppoe(rng: &mut Rng, depth: usize) -> Vec<u8> {
+    let (protocol, body) = match rng.below(4) {
+        0 => (vec![0, 0x57], ipv6(rng, depth)),
+        1 => (vec![0x21], ipv4(rng, depth)),
+        2 => (vec![0xc0, 0x21], vec![1; 8]),
+        _ => (vec![0, 0x21], ipv4(rng, depth)),
+    };
+    let len = about(rng, protocol.len() + body.len());
+    let mut out = vec![0x11, pick(rng, &[0, 0, 0, 7]), 0x12, 0x34];
+    out.extend(len.to_be_bytes());
+    out.extend(protocol);
+    out.extend(body);
+    out
+}
+
+/// Generates GTP-U with IP, with up to two extension headers.
+fn gtp(rng: &mut Rng, depth: usize) -> Vec<u8> {
+    let count = rng.below(3);
+    let mut rest = Vec::new();
+    if count > 0 {
+        rest.extend([0, 7, 0, 0x85]);
+        for i in 1..=count {
+            let words = pick(rng, &[1_u8, 1, 1, 2, 0, 200]);
+            rest.extend([words, 9]);
+            rest.extend(vec![9; usize::from(words.clamp(1, 3)) * 4 - 3]);
+            rest.push(if i < count { 0x85 } else { 0 });
+        }
+    }
+    rest.extend(if rarely(rng, 3) {
+        ipv6(rng, depth)
+    } else {
+        ipv4(rng, depth)
+    });
+    let len = about(rng, rest.len());
+    let flags = if count > 0 { 0x34 } else { 0x30 };
+    let mut out = vec![flags, pick(rng, &[0xff, 0xff, 0xff, 1])];
+    out.extend(len.to_be_bytes());
+    out.extend([0xde, 0xad, 0, 1]);
+    out.extend(rest);
+    out
+}
+
+/// Generates GRE with ERSPAN of any type.
+fn erspan(rng: &mut Rng, depth: usize) -> Vec<u8> {
+    let kind = rng.below(3);
+    let mut out = match kind {
+        0 => vec![0, 0, 0x88, 0xbe],
+        1 => vec![
+            0x10,
+            0,
+            0x88,
+            0xbe,
+            0,
+            0,
+            0,
+            1,
+            pick(rng, &[0x10, 0x10, 0x20]),
+            0x64,
+        ],
+        _ => vec![
+            0x10,
+            0,
+            0x22,
+            0xeb,
+            0,
+            0,
+            0,
+            1,
+            pick(rng, &[0x20, 0x20, 0x30]),
+            0x64,
+        ],
+    };
+    match kind {
+        0 => {}
+        1 => out.extend([0; 6]),
+        _ => {
+            let last = pick(rng, &[0_u8, 1]);
+            out.extend([0; 8]);
+            out.extend([pick(rng, &[0x80, 0x80, 0x88, 0x84]), last]);
+            out.extend(vec![0; usize::from(last) * 8]);
+        }
+    }
+    out.extend(ethernet(rng, depth));
     out
 }
 
@@ -524,12 +618,14 @@ fn transport(rng: &mut Rng, depth: usize) -> (u8, Vec<u8>) {
     }
 }
 
-const TUNNEL_PORTS: [u16; 4] = [4789, 4790, 6081, 8472];
+const TUNNEL_PORTS: [u16; 6] = [4789, 4790, 6081, 8472, 2152, VXLAN_PORT];
 
 fn udp(rng: &mut Rng, depth: usize) -> Vec<u8> {
     let dst_port = pick(
         rng,
-        &[9000, 9000, 33122, 33122, 4789, 4790, 6081, 8472, 32766, 5000],
+        &[
+            9000, 9000, 33122, 33122, 4789, 4790, 6081, 8472, 32766, 5000, 2152, VXLAN_PORT,
+        ],
     );
     let mut body = Vec::new();
     let mut inner = dst_port;
@@ -540,7 +636,8 @@ fn udp(rng: &mut Rng, depth: usize) -> Vec<u8> {
         inner = shim(rng, &mut body, dst_port);
     }
     match inner {
-        4789 | 8472 => body.extend(vxlan(rng, depth)),
+        4789 | 8472 | VXLAN_PORT => body.extend(vxlan(rng, depth)),
+        2152 => body.extend(gtp(rng, depth)),
         4790 => gpe(rng, depth, &mut body),
         6081 => geneve(rng, depth, &mut body),
         32766 if !rarely(rng, 3) => body.extend(nested(rng)),
@@ -607,6 +704,9 @@ fn tcp(rng: &mut Rng) -> Vec<u8> {
 }
 
 fn gre(rng: &mut Rng, depth: usize) -> Vec<u8> {
+    if rarely(rng, 5) {
+        return erspan(rng, depth);
+    }
     let flags = pick(rng, &[0_u8, 0, 0, 0x20, 0xb0, 0x40]);
     let version = if rarely(rng, 12) { 1 } else { 0 };
     let mut out = vec![flags, version];

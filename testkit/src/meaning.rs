@@ -153,6 +153,9 @@ pub fn report(report: &Report<'_>) -> String {
     if let Some(refusal) = report.int_refused {
         out.text("int_refused", refusal.name());
     }
+    if let Some(refusal) = report.tunnel_refused {
+        out.text("tunnel_refused", refusal.name());
+    }
     let set = |(mark, _): &(Annotations, &str)| report.annotations.contains(*mark);
     let annotations: Vec<_> = Annotations::NAMES.iter().filter(|mark| set(mark)).collect();
     if !annotations.is_empty() {

@@ -143,6 +143,7 @@ fn set(profile: &mut Profile, setting: &str) {
     let words: Vec<&str> = setting.split(' ').collect();
     let number = |i: usize| u64::from_str_radix(words[i], 16).expect("a hexadecimal number");
     match words[0] {
+        "vxlan_port" => profile.vxlan_ports[0] = number(1) as u16,
         "probe_marker" => profile.probe_marker = Some(number(1)),
         "dscp" => (profile.dscp, profile.dscp_mask) = (number(1) as u8, number(2) as u8),
         "tcp_shim" => profile.tcp_shim = TcpShim::AfterOptions,

@@ -337,6 +337,9 @@ pub(crate) fn report(datagram: &Value, tree: &Value) -> Value {
     if let Some(refused) = string(tree, "report.int_refused") {
         out.insert("int_refused".into(), json!(refused));
     }
+    if let Some(refused) = string(tree, "report.tunnel_refused") {
+        out.insert("tunnel_refused".into(), json!(refused));
+    }
     contents(tree, &mut out);
     Value::Object(out)
 }

@@ -105,7 +105,8 @@ pub(crate) fn frame(payload: &[u8], source: [u8; 4], tagged: bool) -> Vec<u8> {
 /// Returns how many values and headers were left out of reports: the collector counts them, so the kernel passes such reports.
 fn left_out(collector: &Collector) -> u64 {
     let stats = collector.stats();
-    stats.implausible_latencies + stats.int_refused.iter().sum::<u64>()
+    let refused = stats.int_refused.iter().chain(&*stats.tunnel_refused);
+    stats.implausible_latencies + refused.sum::<u64>()
 }
 
 /// Whether the kernel leaves a report to user space because the length of an IP header may cut INT off.

@@ -67,6 +67,7 @@ fn configuration(vector: &Vector) -> Option<String> {
         out.push_str(&match words[..] {
             ["dscp", value, mask] => format!("dscp = 0x{value}\ndscp_mask = 0x{mask}\n"),
             ["probe_marker", value] => format!("probe_marker = \"{value}\"\n"),
+            ["vxlan_port", port] => format!("vxlan_ports = [0x{port}]\n"),
             ["tcp_shim", "after_options"] => "tcp_shim = \"after-options\"\n".into(),
             ["drop_zero_unknown"] => "drop_zero_unknown = true\n".into(),
             _ => return None,

@@ -28,6 +28,8 @@ pub mod ethertype {
     pub const MPLS_MULTICAST: u16 = 0x8848;
     /// EtherType of Ethernet frames in a tunnel (transparent Ethernet bridging).
     pub const ETHERNET: u16 = 0x6558;
+    /// EtherType of PPPoE session data. That of PPPoE discovery is one less.
+    pub const PPPOE_SESSION: u16 = 0x8864;
     /// EtherTypes of all VLAN tags.
     pub const TAGS: [u16; 4] = [VLAN, QINQ, QINQ_OLD, QINQ_OTHER];
 
@@ -35,6 +37,62 @@ pub mod ethertype {
     #[inline]
     pub const fn is_tag(ethertype: u16) -> bool {
         matches!(ethertype, VLAN | QINQ | QINQ_OLD | QINQ_OTHER)
+    }
+
+    /// Returns whether an EtherType is in use in networks with telemetry.
+    pub(crate) fn is_known(ethertype: u16) -> bool {
+        const ARP: u16 = 0x0806;
+        const RARP: u16 = 0x8035;
+        const SRP: u16 = 0x22ea;
+        const AVTP: u16 = 0x22f0;
+        const TRILL: u16 = 0x22f3;
+        const PPPOE_DISCOVERY: u16 = 0x8863;
+        const SLOW_PROTOCOLS: u16 = 0x8809;
+        const EAPOL: u16 = 0x888e;
+        const PROFINET: u16 = 0x8892;
+        const ETHERCAT: u16 = 0x88a4;
+        // Two EtherTypes for local experiments, and one for vendors.
+        const EXPERIMENTS: [u16; 3] = [0x88b5, 0x88b6, 0x88b7];
+        // IEC 61850: GOOSE, management, sampled values.
+        const SUBSTATION: [u16; 3] = [0x88b8, 0x88b9, 0x88ba];
+        const TIPC: u16 = 0x88ca;
+        const LLDP: u16 = 0x88cc;
+        const MACSEC: u16 = 0x88e5;
+        const PBB: u16 = 0x88e7;
+        const MVRP: u16 = 0x88f5;
+        const MMRP: u16 = 0x88f6;
+        const PTP: u16 = 0x88f7;
+        const PRP: u16 = 0x88fb;
+        const CFM: u16 = 0x8902;
+        const FCOE: u16 = 0x8906;
+        const FIP: u16 = 0x8914;
+        const ROCE: u16 = 0x8915;
+        const HSR: u16 = 0x892f;
+        const NSH: u16 = 0x894f;
+        const LOOPBACK: u16 = 0x9000;
+        is_tag(ethertype)
+            || matches!(
+                ethertype,
+                IPV4 | IPV6
+                    | MPLS
+                    | MPLS_MULTICAST
+                    | ETHERNET
+                    | ARP
+                    | RARP
+                    | SRP
+                    | AVTP
+                    | TRILL
+                    | SLOW_PROTOCOLS
+                    | EAPOL
+            )
+            || matches!(
+                ethertype,
+                PROFINET | ETHERCAT | TIPC | LLDP | MACSEC | PBB | MVRP | MMRP | PTP | PRP | CFM | FCOE | FIP
+            )
+            || matches!(ethertype, ROCE | HSR | NSH | LOOPBACK)
+            || matches!(ethertype, PPPOE_DISCOVERY | PPPOE_SESSION)
+            || EXPERIMENTS.contains(&ethertype)
+            || SUBSTATION.contains(&ethertype)
     }
 }
 

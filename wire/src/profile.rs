@@ -124,6 +124,8 @@ pub struct Profile {
     pub tcp_shim: TcpShim,
     /// Ports of reports. A report about a packet to one of them is a report about a report.
     pub telemetry_ports: TelemetryPorts,
+    /// UDP destination ports of VXLAN in reported packets, besides those that are always recognized; 0: none.
+    pub vxlan_ports: [u16; Self::MAX_VXLAN_PORTS],
     /// Domains with a known number of source-only words.
     pub domains: [Option<Domain>; 2],
     /// In the drop header of Report 0.5, egress interface 0 with queue 0 means that neither is known.
@@ -131,6 +133,8 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Maximum number of further ports of VXLAN.
+    pub const MAX_VXLAN_PORTS: usize = 4;
     /// Default UDP port that marks INT.
     pub const INT_UDP_PORT: u16 = 33122;
     /// Default GRE protocol type of INT: IEEE local experimental EtherType 1.
@@ -159,6 +163,7 @@ impl Profile {
                 ports: [32766; TelemetryPorts::MAX],
                 len: 1,
             },
+            vxlan_ports: [0; Self::MAX_VXLAN_PORTS],
             domains: [None; 2],
             drop_zero_unknown: false,
         }
@@ -168,6 +173,12 @@ impl Profile {
     #[inline]
     pub fn marks(&self, dscp: u8) -> bool {
         (self.dscp_mask != 0 && dscp & self.dscp_mask == self.dscp) || self.dscp_other == Some(dscp)
+    }
+
+    /// Returns whether this is a further port of VXLAN.
+    #[inline]
+    pub fn is_vxlan_port(&self, port: u16) -> bool {
+        port != 0 && self.vxlan_ports.contains(&port)
     }
 
     /// Returns the number of words that only the source adds to a domain's stack.

@@ -141,6 +141,20 @@ crate::named! {
         /// A packet has both INT with records and an IOAM trace with nodes in a hop-by-hop header: the network wrote one of
         /// them, and a host may have written the other.
         IntBesideTrace => "int_beside_trace",
+        /// A tunnel: the version of an ERSPAN header does not belong to its GRE header.
+        ErspanVersion => "erspan_version",
+        /// A tunnel: a GTP-U extension header has the length 0, exceeds the message, or is one of too many.
+        GtpExtension => "gtp_ext",
+        /// A tunnel: the bytes behind MPLS labels read as more than one or as no kind of packet.
+        EomplsUnclear => "eompls_unclear",
+        /// A tunnel: the header of a PPPoE session contradicts itself.
+        BadPppoe => "bad_pppoe",
+        /// A tunnel: more than four are nested, or too many tags or labels follow one another.
+        TunnelDepth => "tunnel_depth",
+        /// A tunnel: the packet was truncated before an IP header in it ends.
+        TunnelTruncated => "tunnel_truncated",
+        /// A tunnel: its contents are not IP.
+        TunnelNotIp => "tunnel_not_ip",
         /// The configuration does not allow reports from this address.
         SenderNotAllowed => "sender_not_allowed",
         /// The configuration does not allow this address to report as the node in the header, or the header has none.

@@ -57,6 +57,8 @@ pub(super) fn report(
         }
         ioam(o, report.ioam, report.ioam_options);
         o.present("int_refused", report.int_refused.map(|refusal| refusal.name()));
+        let tunnel_refused = report.tunnel_refused.map(|refusal| refusal.name());
+        o.present("tunnel_refused", tunnel_refused);
         annotations(o, report.annotations);
     });
     out.push('\n');

@@ -56,6 +56,12 @@ pub(super) fn report(
             refusal.name()
         ));
     }
+    if let Some(refusal) = report.tunnel_refused {
+        out.push_str(&format!(
+            "  a tunnel whose contents cannot be read: {}\n",
+            refusal.name()
+        ));
+    }
     for (mark, text) in ANNOTATIONS {
         if report.annotations.contains(mark) {
             out.push_str(&format!("  {text}\n"));

@@ -37,14 +37,19 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
             .field("datagrams", account.datagrams)
             .field("reports", stats.reports);
         o.object("refused", |o| refused(o, summary));
-        o.object("int_refused", |o| {
-            for refusal in Refusal::ALL {
-                let count = stats.int_refused[refusal.index()];
-                if count > 0 {
-                    o.field(refusal.name(), count);
+        for (key, counts) in [
+            ("int_refused", &stats.int_refused),
+            ("tunnel_refused", &stats.tunnel_refused),
+        ] {
+            o.object(key, |o| {
+                for refusal in Refusal::ALL {
+                    let count = counts[refusal.index()];
+                    if count > 0 {
+                        o.field(refusal.name(), count);
+                    }
                 }
-            }
-        });
+            });
+        }
         o.object("skipped", |o| {
             for (reason, count) in &account.skipped {
                 o.field(reason, *count);

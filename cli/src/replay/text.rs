@@ -78,17 +78,25 @@ fn heading(summary: &Summary<'_>) -> String {
     if !refused.is_empty() {
         out.push_str(&format!("refused: {}\n", refused.join(", ")));
     }
-    let left_out: Vec<String> = Refusal::ALL
-        .iter()
-        .map(|refusal| (refusal.name(), stats.int_refused[refusal.index()]))
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{name}: {}", units::count(count)))
-        .collect();
-    if !left_out.is_empty() {
-        out.push_str(&format!(
-            "INT or IOAM that cannot be read, left out of reports: {}\n",
-            left_out.join(", ")
-        ));
+    for (label, counts) in [
+        (
+            "INT or IOAM that cannot be read, left out of reports",
+            &stats.int_refused,
+        ),
+        (
+            "reports about tunnels whose contents cannot be read",
+            &stats.tunnel_refused,
+        ),
+    ] {
+        let counted: Vec<String> = Refusal::ALL
+            .iter()
+            .map(|refusal| (refusal.name(), counts[refusal.index()]))
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{name}: {}", units::count(count)))
+            .collect();
+        if !counted.is_empty() {
+            out.push_str(&format!("{label}: {}\n", counted.join(", ")));
+        }
     }
     if account.skipped_total() > 0 {
         let skipped = account

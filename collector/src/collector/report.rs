@@ -163,6 +163,9 @@ impl Inner {
         if let Some(refusal) = report.int_refused {
             self.stats.int_refused[refusal.index()] += 1;
         }
+        if let Some(refusal) = report.tunnel_refused {
+            self.stats.tunnel_refused[refusal.index()] += 1;
+        }
         if let (None, Some(id)) = (report.flow, report.flow_id) {
             head.about.key = self.state.flow_of_id(id);
             (head.about.has_flow, head.hash) = (true, head.about.key.hash(self.seed));

@@ -187,6 +187,30 @@ fn a_drop_of_a_packet_with_the_mark_of_int_is_a_drop() {
     assert_eq!((of(&stats.int_refused), of(&stats.refused)), ((1, 1), (0, 0)));
 }
 
+/// A tunnel that cannot be read hides nothing: the flow is the packet around it, and the reason is counted.
+#[test]
+fn a_tunnel_that_cannot_be_read_is_counted() {
+    let mut bench = Bench::new(config());
+    for name in [
+        "t_gtpu",
+        "t_gtpu_extension_0",
+        "t_erspan_3_version",
+        "t_gtpu_truncated",
+    ] {
+        bench.deliver(&testkit::vectors::bytes(name));
+    }
+    let stats = bench.collector.stats();
+    check(&stats);
+    let reasons = [
+        Refusal::GtpExtension,
+        Refusal::ErspanVersion,
+        Refusal::TunnelTruncated,
+    ];
+    assert_eq!(reasons.map(|reason| stats.tunnel_refused[reason.index()]), [1; 3]);
+    assert_eq!((stats.reports, stats.tunnel_refused.iter().sum::<u64>()), (4, 3));
+    assert_eq!(stats.refused.iter().sum::<u64>(), 0);
+}
+
 #[test]
 fn a_report_about_a_report_is_refused() {
     let mut bench = Bench::new(config());

@@ -3,6 +3,7 @@
 
 use core::mem;
 
+use super::tunnel::is_gtp_data;
 use super::{Ip, Purpose, TCP, UDP, Walk};
 use crate::bytes::{try_u16, try_u64, u16_at};
 use crate::flow::FlowKey;
@@ -91,6 +92,8 @@ pub struct Contents<'a> {
     pub flow: Option<FlowKey>,
     /// Flow of the outermost tunnel.
     pub tunnel: Option<FlowKey>,
+    /// Cause for which the contents of a tunnel could not be parsed, so that the flow is that of the packet around it.
+    pub tunnel_refused: Option<Refusal>,
     /// TTL or hop limit of the outermost IP header.
     pub hop_limit: Option<u8>,
     /// INT of the packet, if it has any.
@@ -131,6 +134,7 @@ impl Contents<'_> {
     pub(crate) const EMPTY: Self = Self {
         flow: None,
         tunnel: None,
+        tunnel_refused: None,
         hop_limit: None,
         int: None,
         location: None,
@@ -261,12 +265,19 @@ impl<'a> Walk<'a, '_> {
         }
         let flow = walk::flow(bytes, ip, Some((src_port, dst_port)), proto);
         match dst_port {
-            port if is_not_tunnel(port, bytes.get(body..).unwrap_or(&[])) => self.out.flow = Some(flow),
+            port if self.is_not_tunnel(port, bytes.get(body..).unwrap_or(&[])) => self.out.flow = Some(flow),
             walk::VXLAN_PORT => return self.vxlan(bytes, body, flow),
             // The switch recognizes VXLAN only at its own port, in P4 and in Rust.
             walk::LINUX_PORT if self.purpose != Purpose::Frame => return self.vxlan(bytes, body, flow),
             walk::GPE_PORT => return self.gpe(bytes, body, ip, flow),
             walk::GENEVE_PORT => return self.geneve(bytes, body, ip, flow),
+            port if self.follows_all() && self.profile.is_vxlan_port(port) => {
+                return self.vxlan(bytes, body, flow);
+            }
+            walk::GTP_PORT if self.is_gtp(bytes, body) => {
+                self.enter(flow);
+                return self.gtp(bytes, body);
+            }
             _ => self.out.flow = Some(flow),
         }
         self.unmarked = unmarked;
@@ -367,10 +378,33 @@ impl<'a> Walk<'a, '_> {
     #[inline]
     fn is_tunnel(&self, dst_port: u16, body: &[u8]) -> bool {
         is_tunnel(dst_port, body)
-            || self.purpose != Purpose::Frame
+            || self.follows_all() && self.is_other_tunnel(dst_port, body)
+            || self.follows_all()
                 && matches!(dst_port, walk::GPE_PORT | walk::GENEVE_PORT | walk::LINUX_PORT)
                 && matches!(body, [0 | 4..=15, ..])
                 && !is_not_tunnel(dst_port, body)
+    }
+
+    /// Returns whether the bytes after UDP are GTP-U, or VXLAN at a port of the profile.
+    #[inline]
+    fn is_other_tunnel(&self, dst_port: u16, body: &[u8]) -> bool {
+        match body.first() {
+            Some(flags) if self.profile.is_vxlan_port(dst_port) => flags & 0x08 != 0,
+            _ => dst_port == walk::GTP_PORT && is_gtp_data(body),
+        }
+    }
+
+    /// Returns whether the bytes after UDP cannot be the header of the tunnel that the port announces.
+    #[inline]
+    fn is_not_tunnel(&self, dst_port: u16, body: &[u8]) -> bool {
+        let is_configured = self.follows_all() && self.profile.is_vxlan_port(dst_port);
+        is_not_tunnel(if is_configured { walk::VXLAN_PORT } else { dst_port }, body)
+    }
+
+    /// Returns whether the bytes at `body`, after UDP to the port of GTP-U, are its user data.
+    #[inline]
+    fn is_gtp(&self, bytes: &[u8], body: usize) -> bool {
+        self.follows_all() && is_gtp_data(bytes.get(body..).unwrap_or(&[]))
     }
 
     /// Returns whether a shim with this first byte belongs to the port mark rather than the DSCP mark (ruling m): by its

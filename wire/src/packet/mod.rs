@@ -6,8 +6,9 @@
 //! `docs/reference/wire-formats.md`, section 9.
 
 mod int;
+mod tunnel;
 
-use crate::bytes::{try_u16, u16_at};
+use crate::bytes::{try_u16, u16_at, u24_at};
 use crate::checksum;
 use crate::flow::FlowKey;
 use crate::int::layout::Layouts;
@@ -17,10 +18,13 @@ use crate::ioam::{self, Ioam, OptionList};
 use crate::ipv6::{DESTINATION_OPTIONS, Extension, Extensions, HOP_BY_HOP};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
+use tunnel::{ERSPAN, ERSPAN_3};
 
 pub use int::{Contents, Encapsulation, Location, Mark, Original, contents, malformed_stack};
 
-pub(crate) use crate::ethernet::ethertype::{ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST, VLAN, is_tag};
+pub(crate) use crate::ethernet::ethertype::{
+    ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST, PPPOE_SESSION, VLAN, is_tag,
+};
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
@@ -37,6 +41,7 @@ const MAX_TUNNELS: u8 = 4;
 
 pub(crate) use crate::geneve::PORT as GENEVE_PORT;
 pub(crate) use crate::vxlan::{GPE_PORT, LINUX_PORT, PORT as VXLAN_PORT};
+pub(crate) use tunnel::GTP_PORT;
 
 /// The purpose of a walk, which determines how much is parsed and what is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +83,8 @@ pub(crate) struct Walk<'a, 'p> {
     pub(crate) last_ip: usize,
     /// Flow of the innermost packet that carries a tunnel. It is the result if no IP packet can be parsed in the tunnel.
     outer: Option<FlowKey>,
+    /// Cause for which the contents of the innermost tunnel were not parsed.
+    unread: Option<Refusal>,
     /// Offset of the IPv6 header with the INT option, except in [`Purpose::Frame`].
     int_option_at: Option<usize>,
     /// An IP header's length ends the packet before the bytes do.
@@ -113,6 +120,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             first_ip: None,
             last_ip: 0,
             outer: None,
+            unread: None,
             int_option_at: None,
             is_shorter: false,
             ioam_at: None,
@@ -140,19 +148,19 @@ impl<'a, 'p> Walk<'a, 'p> {
         mut at: usize,
         mut ethertype: u16,
     ) -> Result<(), Refusal> {
-        for _ in 0..MAX_TAGS {
+        for left in (0..MAX_TAGS).rev() {
             match ethertype {
                 IPV4 => return self.ipv4(bytes, at),
                 IPV6 => return self.ipv6(bytes, at),
                 ETHERNET => {
                     // Counts as a tunnel, which bounds Ethernet in Ethernet in Ethernet.
-                    self.tunnels += 1;
-                    return if self.tunnels > MAX_TUNNELS {
-                        Ok(())
-                    } else {
+                    return if self.enter_link() {
                         self.ethernet(bytes, at)
+                    } else {
+                        self.leave_unread(Refusal::TunnelDepth)
                     };
                 }
+                PPPOE_SESSION if self.follows_all() => return self.pppoe(bytes, at),
                 tag if is_tag(tag) => {
                     let Some(next) = try_u16(bytes, at + 2) else {
                         return Ok(());
@@ -165,6 +173,12 @@ impl<'a, 'p> Walk<'a, 'p> {
                     };
                     at += 4;
                     let is_bottom = label[2] & 1 != 0;
+                    if is_bottom && self.follows_all() {
+                        return match left {
+                            0 => self.leave_unread(Refusal::TunnelDepth),
+                            _ => self.labelled(bytes, at, u24_at(label, 0) >> 4),
+                        };
+                    }
                     match bytes.get(at) {
                         _ if !is_bottom => {}
                         _ if is_pseudowire(bytes.get(at..).unwrap_or(&[])) => return Ok(()),
@@ -173,10 +187,11 @@ impl<'a, 'p> Walk<'a, 'p> {
                         _ => return Ok(()),
                     }
                 }
+                _ if self.tunnels > 0 => return self.leave_unread(Refusal::TunnelNotIp),
                 _ => return Ok(()),
             }
         }
-        Ok(())
+        self.leave_unread(Refusal::TunnelDepth)
     }
 
     #[inline]
@@ -406,9 +421,11 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    fn bad_ip(&self) -> Result<(), Refusal> {
+    fn bad_ip(&mut self) -> Result<(), Refusal> {
         if self.purpose == Purpose::Frame {
             Err(Refusal::BadIpHeader)
+        } else if self.tunnels > 0 {
+            self.leave_unread(Refusal::TunnelNotIp)
         } else {
             Ok(())
         }
@@ -447,23 +464,28 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.out.tunnel = self.out.tunnel.or(self.outer);
         self.outer = Some(outer);
         self.out.flow = None;
+        self.unread = None;
     }
 
     /// Completes the walk. The innermost IP packet that was parsed gives the flow, even if it carries a tunnel with other
     /// contents (ruling w).
     pub(crate) fn finish(&mut self) {
-        match self.out.flow {
-            Some(_) => self.out.tunnel = self.out.tunnel.or(self.outer),
-            None => self.out.flow = self.outer,
+        if self.out.flow.is_some() {
+            self.out.tunnel = self.out.tunnel.or(self.outer);
+            return;
         }
+        self.out.flow = self.outer;
+        let is_cut = (self.tunnels > 0).then_some(Refusal::TunnelTruncated);
+        self.out.tunnel_refused = self.unread.or(is_cut);
     }
 
     /// Parses the contents of a tunnel, unless tunnels are nested too deep.
     pub(crate) fn inside(&mut self, bytes: &'a [u8], at: usize, ethertype: u16) -> Result<(), Refusal> {
-        if self.tunnels > MAX_TUNNELS {
-            Ok(())
-        } else {
-            self.ethertype(bytes, at, ethertype)
+        match ethertype {
+            _ if self.tunnels > MAX_TUNNELS => self.leave_unread(Refusal::TunnelDepth),
+            // The tunnel that carries the frame has been counted.
+            ETHERNET if self.follows_all() => self.ethernet(bytes, at),
+            _ => self.ethertype(bytes, at, ethertype),
         }
     }
 
@@ -489,14 +511,14 @@ impl<'a, 'p> Walk<'a, 'p> {
             Ok(Some(after)) => (at, next) = after,
             Ok(None) => return Ok(()),
             // INT that is not looked for is not validated.
-            Err(_) if !self.find_int => return Ok(()),
+            Err(refusal) if !self.find_int => return self.leave_unread(refusal),
             Err(refusal) => return Err(refusal),
         }
         match next {
             1 => self.inside(bytes, at, IPV4),
             2 => self.inside(bytes, at, IPV6),
             3 => self.inside(bytes, at, ETHERNET),
-            _ => Ok(()),
+            _ => self.leave_unread(Refusal::TunnelNotIp),
         }
     }
 
@@ -569,6 +591,7 @@ impl<'a, 'p> Walk<'a, 'p> {
     /// Parses GRE, starting at its header, and INT if the protocol type announces it.
     fn gre(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
         const ROUTING: u8 = 0x40;
+        const SEQUENCE: u8 = 0x10;
         self.enter(flow(bytes, ip, None, GRE));
         let Some(header) = bytes.get(at..at + 4) else {
             return Ok(());
@@ -581,13 +604,18 @@ impl<'a, 'p> Walk<'a, 'p> {
             return if is_int && self.find_int && self.purpose != Purpose::Flow {
                 Err(Refusal::BadGre)
             } else {
-                Ok(())
+                self.leave_unread(Refusal::BadGre)
             };
         }
         // Checksum, key and sequence number are present if their bits are set, 4 bytes each.
         let body = at + 4 + (flags & 0xb0).count_ones() as usize * 4;
         if !is_int {
-            return self.inside(bytes, body, protocol);
+            return match protocol {
+                ERSPAN | ERSPAN_3 if self.follows_all() && self.tunnels <= MAX_TUNNELS => {
+                    self.erspan(bytes, body, protocol, flags & SEQUENCE != 0)
+                }
+                _ => self.inside(bytes, body, protocol),
+            };
         }
         if self.has_int_option(ip) {
             self.read_tunnel_int(|walk| walk.gre_shim(bytes, ip, at, body));
@@ -595,7 +623,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         match self.gre_shim(bytes, ip, at, body) {
             Ok(Some((end, ethertype))) => self.inside(bytes, end, ethertype),
             Ok(None) => Ok(()),
-            Err(_) if !self.find_int => Ok(()),
+            Err(refusal) if !self.find_int => self.leave_unread(refusal),
             Err(refusal) => Err(refusal),
         }
     }

@@ -9,7 +9,7 @@ use crate::flow::FlowKey;
 use crate::geneve;
 use crate::int::layout::Layouts;
 use crate::int::{Int, Mode, header, shim};
-use crate::packet::{IPV4, TCP, UDP};
+use crate::packet::{GTP_PORT, IPV4, TCP, UDP};
 use crate::profile::{Profile, TcpShim};
 use crate::vxlan;
 
@@ -213,6 +213,7 @@ impl<'a> CommonPacket<'a> {
 pub(crate) fn is_plain(dst_port: u16, profile: &Profile) -> bool {
     !matches!(
         dst_port,
-        vxlan::PORT | vxlan::GPE_PORT | vxlan::LINUX_PORT | geneve::PORT
-    ) && !profile.telemetry_ports.contains(dst_port)
+        vxlan::PORT | vxlan::GPE_PORT | vxlan::LINUX_PORT | geneve::PORT | GTP_PORT
+    ) && !profile.is_vxlan_port(dst_port)
+        && !profile.telemetry_ports.contains(dst_port)
 }

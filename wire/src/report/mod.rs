@@ -229,6 +229,9 @@ pub struct Report<'a> {
     pub flow: Option<FlowKey>,
     /// Outer 5-tuple, if the packet is tunneled.
     pub tunnel: Option<FlowKey>,
+    /// Cause for which the contents of a tunnel could not be parsed. The flow is then that of the innermost IP packet that was,
+    /// if there is one.
+    pub tunnel_refused: Option<Refusal>,
     /// TTL or hop limit of the packet's outermost IP header.
     pub hop_limit: Option<u8>,
     /// INT of the reported packet.
@@ -269,6 +272,7 @@ impl<'a> Report<'a> {
         metadata: None,
         flow: None,
         tunnel: None,
+        tunnel_refused: None,
         hop_limit: None,
         int: None,
         int_refused: None,
@@ -299,6 +303,7 @@ impl<'a> Report<'a> {
         self.metadata = None;
         self.flow = None;
         self.tunnel = None;
+        self.tunnel_refused = None;
         self.hop_limit = None;
         self.int = None;
         self.int_refused = None;
@@ -830,6 +835,7 @@ fn walk_packet<'a>(
     walk.finish();
     report.flow = walk.out.flow;
     report.tunnel = walk.out.tunnel;
+    report.tunnel_refused = walk.out.tunnel_refused;
     report.hop_limit = walk.out.hop_limit;
     report.places = Places::of(&walk, inside.packet);
     report.int = walk.out.int;

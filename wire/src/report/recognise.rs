@@ -4,7 +4,7 @@
 use super::{FirstHeader, Flags, InnerPacket, Report, Version};
 use crate::bytes::{try_u16, try_u32, u16_at};
 use crate::ethernet;
-use crate::ethernet::ethertype::{self, ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST};
+use crate::ethernet::ethertype;
 use crate::refusal::Refusal;
 
 /// Length of an IPv4 header without options, bytes.
@@ -219,7 +219,7 @@ impl IndividualEvidence<'_> {
 fn has_known_header(packet: &InnerPacket<'_>) -> bool {
     let version = packet.packet.first().map(|first| first >> 4);
     match packet.first {
-        FirstHeader::Ethernet => try_u16(packet.packet, 12).is_some_and(is_known_ethertype),
+        FirstHeader::Ethernet => try_u16(packet.packet, 12).is_some_and(ethertype::is_known),
         FirstHeader::Ipv4 => version == Some(4),
         FirstHeader::Ipv6 => version == Some(6),
         FirstHeader::Nothing => false,
@@ -262,62 +262,6 @@ fn has_llc_header(packet: &InnerPacket<'_>) -> bool {
     packet.first == FirstHeader::Ethernet
         && try_u16(frame, 12).is_some_and(|length| length <= MAX_LENGTH)
         && try_u16(frame, ethernet::HEADER_LEN).is_some_and(|points| ACCESS_POINTS.contains(&points))
-}
-
-/// Returns whether an EtherType is in use in networks with telemetry.
-fn is_known_ethertype(ethertype: u16) -> bool {
-    const ARP: u16 = 0x0806;
-    const RARP: u16 = 0x8035;
-    const SRP: u16 = 0x22ea;
-    const AVTP: u16 = 0x22f0;
-    const TRILL: u16 = 0x22f3;
-    const PPPOE: [u16; 2] = [0x8863, 0x8864];
-    const SLOW_PROTOCOLS: u16 = 0x8809;
-    const EAPOL: u16 = 0x888e;
-    const PROFINET: u16 = 0x8892;
-    const ETHERCAT: u16 = 0x88a4;
-    // Two EtherTypes for local experiments, and one for vendors.
-    const EXPERIMENTS: [u16; 3] = [0x88b5, 0x88b6, 0x88b7];
-    // IEC 61850: GOOSE, management, sampled values.
-    const SUBSTATION: [u16; 3] = [0x88b8, 0x88b9, 0x88ba];
-    const TIPC: u16 = 0x88ca;
-    const LLDP: u16 = 0x88cc;
-    const MACSEC: u16 = 0x88e5;
-    const PBB: u16 = 0x88e7;
-    const MVRP: u16 = 0x88f5;
-    const MMRP: u16 = 0x88f6;
-    const PTP: u16 = 0x88f7;
-    const PRP: u16 = 0x88fb;
-    const CFM: u16 = 0x8902;
-    const FCOE: u16 = 0x8906;
-    const FIP: u16 = 0x8914;
-    const ROCE: u16 = 0x8915;
-    const HSR: u16 = 0x892f;
-    const NSH: u16 = 0x894f;
-    const LOOPBACK: u16 = 0x9000;
-    ethertype::is_tag(ethertype)
-        || matches!(
-            ethertype,
-            IPV4 | IPV6
-                | MPLS
-                | MPLS_MULTICAST
-                | ETHERNET
-                | ARP
-                | RARP
-                | SRP
-                | AVTP
-                | TRILL
-                | SLOW_PROTOCOLS
-                | EAPOL
-        )
-        || matches!(
-            ethertype,
-            PROFINET | ETHERCAT | TIPC | LLDP | MACSEC | PBB | MVRP | MMRP | PTP | PRP | CFM | FCOE | FIP
-        )
-        || matches!(ethertype, ROCE | HSR | NSH | LOOPBACK)
-        || PPPOE.contains(&ethertype)
-        || EXPERIMENTS.contains(&ethertype)
-        || SUBSTATION.contains(&ethertype)
 }
 
 /// Returns whether this is a RADIUS message: its attributes end at the length in its header, and only zeros follow.

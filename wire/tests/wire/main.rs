@@ -9,5 +9,6 @@ mod headers;
 mod lldp;
 mod roce;
 mod single;
+mod tunnels;
 mod vectors;
 mod writers;

@@ -323,7 +323,7 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     if (r->flags & REPORT_DROP || r->marks & REPORT_GAP)
         return TO_USER_DROP;
     key_of(r, &key);
-    if (r->marks & (REPORT_POSTCARD | REPORT_IMPLAUSIBLE | REPORT_INT_REFUSED))
+    if (r->marks & (REPORT_POSTCARD | REPORT_IMPLAUSIBLE | REPORT_INT_REFUSED | REPORT_TUNNEL_UNREAD))
         return TO_USER_CHANGE;
     /* It shows the collector that other reports of the flow may lack hops: all are passed. */
     if (r->flags & REPORT_INTERMEDIATE)

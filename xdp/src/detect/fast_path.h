@@ -100,10 +100,11 @@ static inline_always u32 dscp_marks(const struct profile *p, u32 dscp)
 /* Whether this port marks neither INT nor a tunnel nor possibly telemetry. */
 static inline_always u32 is_plain_port(const struct profile *p, u32 port)
 {
-    const raw64 *ports = (const raw64 *)p->ports;
+    const raw64 *ports = (const raw64 *)p->ports, *vxlan_ports = (const raw64 *)p->vxlan_ports;
 
     return port != p->int_udp_port && port != VXLAN_PORT && port != GPE_PORT && port != GENEVE_PORT &&
-           port != LINUX_VXLAN_PORT && !(lane_of(ports[0], port) | lane_of(ports[1], port));
+           port != LINUX_VXLAN_PORT && port != GTP_PORT &&
+           !(lane_of(ports[0], port) | lane_of(ports[1], port) | lane_of(vxlan_ports[0], port));
 }
 
 /* Version 1, four words, Ethernet follows, no metadata: the upper 17 bits of the first word. INTCollector's generator writes a

@@ -64,6 +64,7 @@ enum refusal {
 enum dialect { STRICT, GEANT, HOSTINT, INTCOLLECTOR_GEN, ONOS, P4INT };
 
 #define MAX_PORTS 8
+#define MAX_VXLAN_PORTS 4
 #define NO_DSCP 0xff
 
 struct domain {
@@ -92,9 +93,11 @@ struct profile {
     u8 synchronised;      /* stamps of different nodes may be compared */
     u8 drop_zero_unknown; /* egress interface 0 and queue 0 of a drop report 0.5 */
     u8 pad[4];
-    u64 max_latency; /* the longest plausible hop latency, ns; NO_VALUE: latencies are not judged */
+    u64 max_latency;                  /* the longest plausible hop latency, ns; NO_VALUE: latencies are not judged */
+    u16 vxlan_ports[MAX_VXLAN_PORTS]; /* further ports of VXLAN; 0: none */
 };
-_Static_assert(sizeof(struct profile) == 72 && __builtin_offsetof(struct profile, int_udp_port) == 24 &&
+_Static_assert(sizeof(struct profile) == 80 && __builtin_offsetof(struct profile, vxlan_ports) == 72 &&
+                   __builtin_offsetof(struct profile, int_udp_port) == 24 &&
                    __builtin_offsetof(struct profile, domains) == 44 &&
                    __builtin_offsetof(struct profile, synchronised) == 58 &&
                    __builtin_offsetof(struct profile, max_latency) == 64,
@@ -169,6 +172,7 @@ struct walk {
     u32 unmarked;       /* offset of bytes after TCP or UDP that no mark announces as INT; 0: none */
     u32 destination;    /* INT for the destination was skipped */
     u32 tunnels;
+    u32 is_unread; /* no IP packet has been read in the tunnel */
     u8 v6;
     u8 dscp;
     u8 proto;
@@ -297,11 +301,15 @@ enum ethertype {
     ETH_MPLS = 0x8847,
     ETH_MPLS_MULTICAST = 0x8848,
     ETH_ETHERNET = 0x6558,
+    ETH_PPPOE_SESSION = 0x8864,
 };
 
 enum protocol { IPPROTO_IPIP = 4, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_IPV6 = 41, IPPROTO_GRE = 47 };
 
-enum tunnel_port { VXLAN_PORT = 4789, GPE_PORT = 4790, GENEVE_PORT = 6081, LINUX_VXLAN_PORT = 8472 };
+enum tunnel_port { VXLAN_PORT = 4789, GPE_PORT = 4790, GENEVE_PORT = 6081, LINUX_VXLAN_PORT = 8472, GTP_PORT = 2152 };
+
+/* Protocol types of GRE: ERSPAN I and II, and III. */
+enum erspan { ERSPAN = 0x88be, ERSPAN_3 = 0x22eb };
 
 /* Maximum number of consecutive tags, labels or extension headers that are skipped. */
 #define MAX_TAGS 8

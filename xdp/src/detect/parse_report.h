@@ -365,6 +365,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
 #pragma clang loop unroll(disable)
     for (int attempt = 0; attempt < 2; attempt++) {
         s->walk.tunnels = 0;
+        s->walk.is_unread = 0;
         s->walk.hop_limit = ABSENT;
         s->walk.has_flow = 0;
         s->walk.unmarked = s->walk.destination = s->walk.ioam_left_out = s->ioam_cut = 0;
@@ -423,6 +424,8 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     /* User space reads the report inside, if it is one. */
     if (may_be_nested(s, p))
         return undecided(s);
+    if (s->walk.is_unread)
+        r->marks |= REPORT_TUNNEL_UNREAD;
     if (r->node_id != ABSENT)
         r->marks |= REPORT_HAS_NODE;
     if (s->has_reporter) {

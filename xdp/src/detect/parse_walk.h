@@ -9,6 +9,7 @@
 
 #include "parse_int.h"
 #include "parse_ioam.h"
+#include "parse_recognise.h"
 
 enum step {
     STEP_DONE,
@@ -23,6 +24,7 @@ enum step {
     STEP_VXLAN,
     STEP_GPE,
     STEP_GENEVE,
+    STEP_GTP,
 };
 
 #define MAX_TUNNELS 4
@@ -35,6 +37,7 @@ enum step {
 static inline_always void set_flow(struct walk *w, u32 has_ports, u32 src_port, u32 dst_port, u32 proto)
 {
     w->has_flow = 1;
+    w->is_unread = 0;
     w->flow_ip = w->ip;
     w->flow_v6 = w->v6;
     w->flow_ports = has_ports;
@@ -48,6 +51,7 @@ static inline_always void enter(struct walk *w, u32 has_ports, u32 src_port, u32
 {
     w->tunnels++;
     set_flow(w, has_ports, src_port, dst_port, proto);
+    w->is_unread = 1;
 }
 
 /* Continues in a tunnel, up to MAX_TUNNELS. */
@@ -55,7 +59,10 @@ static inline_always int inside(struct walk *w, u32 at, u32 ethertype)
 {
     w->at = at;
     w->ethertype = ethertype;
-    return w->tunnels > MAX_TUNNELS ? STEP_DONE : STEP_ETHERTYPE;
+    if (w->tunnels > MAX_TUNNELS)
+        return STEP_DONE;
+    /* The tunnel that carries the frame has been counted. */
+    return ethertype == ETH_ETHERNET ? STEP_ETHERNET : STEP_ETHERTYPE;
 }
 
 /* Stores the hop limit of the outermost IP header. */
@@ -111,6 +118,114 @@ int is_pseudowire(struct scratch *s)
     return version == 6 || inner + 20 > end || checksum_holds(s, inner, end);
 }
 
+/* Another tunnel without an IP header of its own. */
+static inline_always int enter_link(struct walk *w, int step)
+{
+    w->tunnels++;
+    w->is_unread = 1;
+    return w->tunnels > MAX_TUNNELS ? STEP_DONE : step;
+}
+
+/* The IP packet at s->walk.at, of the version in its first bits. */
+static inline_always int any_ip(const struct scratch *s)
+{
+    u32 version = bytes(s, s->walk.at)[0] >> 4;
+
+    if (s->walk.at >= s->walk.end)
+        return STEP_DONE;
+    return version == 4 ? STEP_IPV4 : version == 6 ? STEP_IPV6 : STEP_DONE;
+}
+
+enum { FRAME_NO, FRAME_YES, FRAME_CUT };
+
+/* Whether the bytes read as an Ethernet frame: the EtherType is known, and IP has its version. */
+static inline_always u32 reads_as_frame(const struct scratch *s, u32 at)
+{
+    const u8 *frame = bytes(s, at);
+    u32 type = be16(frame + 12), version = frame[14] >> 4, has_version = at + 14 < s->walk.end;
+
+    if (at + 14 > s->walk.end)
+        return FRAME_CUT;
+    if (type == ETH_IPV4)
+        return !has_version || version == 4;
+    if (type == ETH_IPV6)
+        return !has_version || version == 6;
+    return is_ethertype(type);
+}
+
+/* Whether the frame of a pseudowire carries a whole IPv4 header with a correct checksum. */
+static inline_always u32 has_proven_ipv4(const struct scratch *s)
+{
+    u32 at = s->walk.at, tag = is_vlan(be16(bytes(s, at) + 12)) ? 4 : 0;
+    const u8 *frame = bytes(s, at);
+
+    at += 14 + tag;
+    return be16(frame + 12 + tag) == ETH_IPV4 && at < s->walk.end && frame[14 + tag] >> 4 == 4 &&
+           (frame[14 + tag] & 0x0f) >= 5 && checksum_holds(s, at, s->walk.end);
+}
+
+/* The packet behind the bottom label: wire's behind_labels. */
+noinline int labelled(struct scratch *s, u32 label)
+{
+    struct walk *w;
+    const u8 *head;
+    u32 version, plain, behind;
+
+    if (!s)
+        return STEP_DONE;
+    w = &s->walk;
+    head = bytes(s, w->at);
+    version = head[0] >> 4;
+    w->is_unread = 1;
+    if (w->at >= w->end)
+        return STEP_DONE;
+    if (label == 0 || label == 2) {
+        if (version != (label ? 6 : 4))
+            return STEP_DONE;
+        w->is_unread = w->tunnels > 0;
+        return label ? STEP_IPV6 : STEP_IPV4;
+    }
+    if (version == 4 || version == 6) {
+        if (is_pseudowire(s))
+            return has_proven_ipv4(s) ? enter_link(w, STEP_ETHERNET) : STEP_DONE;
+        w->is_unread = w->tunnels > 0;
+        return version == 4 ? STEP_IPV4 : STEP_IPV6;
+    }
+    plain = reads_as_frame(s, w->at);
+    if (version) {
+        /* It may be the control channel of a pseudowire. */
+        if (plain != FRAME_YES || (head[0] == 0x10 && !head[1]))
+            return STEP_DONE;
+        return enter_link(w, STEP_ETHERNET);
+    }
+    behind = reads_as_frame(s, w->at + 4);
+    if (plain == FRAME_CUT || behind == FRAME_CUT || plain == behind)
+        return STEP_DONE;
+    w->at += behind == FRAME_YES ? 4 : 0;
+    return enter_link(w, STEP_ETHERNET);
+}
+
+/* The data of a PPPoE session. */
+static inline_always int pppoe(struct scratch *s)
+{
+    struct walk *w = &s->walk;
+    const u8 *head = bytes(s, w->at);
+    u32 body = w->at + 6, protocol = head[6], size = 1;
+
+    if (enter_link(w, STEP_ETHERTYPE) == STEP_DONE || body > w->end || head[0] != 0x11 || head[1])
+        return STEP_DONE;
+    if (body + be16(head + 4) < w->end)
+        w->end = body + be16(head + 4);
+    if (!(protocol & 1)) {
+        protocol = be16(head + 6);
+        size = 2;
+    }
+    if (body + size > w->end)
+        return STEP_DONE;
+    w->at = body + size;
+    return protocol == 0x21 ? STEP_IPV4 : protocol == 0x57 ? STEP_IPV6 : STEP_DONE;
+}
+
 /* Ethernet, or the header that an EtherType announces. */
 int walk_link(struct scratch *s, u32 step)
 {
@@ -136,6 +251,7 @@ int walk_link(struct scratch *s, u32 step)
         case ETH_ETHERNET:
             /* Counted as a tunnel, which bounds the nesting of Ethernet in Ethernet. */
             w->tunnels++;
+            w->is_unread = 1;
             return w->tunnels > MAX_TUNNELS ? STEP_DONE : STEP_ETHERNET;
         case ETH_VLAN:
         case ETH_QINQ:
@@ -153,19 +269,16 @@ int walk_link(struct scratch *s, u32 step)
             w->at += 4;
             if (!(head[2] & 1))
                 break;
-            if (w->at >= w->end || is_pseudowire(s))
-                return STEP_DONE;
-            if (head[4] >> 4 == 4)
-                w->ethertype = ETH_IPV4;
-            else if (head[4] >> 4 == 6)
-                w->ethertype = ETH_IPV6;
-            else
-                return STEP_DONE;
+            if (i + 1 < MAX_TAGS)
+                return labelled(s, be24(head) >> 4);
             break;
+        case ETH_PPPOE_SESSION:
+            return pppoe(s);
         default:
             return STEP_DONE;
         }
     }
+    w->is_unread = 1;
     return STEP_DONE;
 }
 
@@ -411,6 +524,29 @@ static inline_always u32 is_not_tunnel(const u8 *body, u32 available, u32 dst_po
     }
 }
 
+static inline_always u32 is_vxlan_port(const struct profile *p, u32 dst_port)
+{
+    u32 found = 0;
+
+    for (int i = 0; i < MAX_VXLAN_PORTS; i++)
+        found |= dst_port && p->vxlan_ports[i] == dst_port;
+    return found;
+}
+
+/* Whether the bytes after UDP are user data of GTP-U. */
+static inline_always u32 is_gtp_data(const u8 *body, u32 available)
+{
+    return available >= 2 && body[0] >> 4 == 3 && body[1] == 0xff;
+}
+
+/* Whether they are GTP-U, or VXLAN at a port of the profile. */
+static inline_always u32 is_other_tunnel(const struct profile *p, const u8 *body, u32 available, u32 dst_port)
+{
+    if (is_vxlan_port(p, dst_port))
+        return available && body[0] & 0x08;
+    return dst_port == GTP_PORT && is_gtp_data(body, available);
+}
+
 /* Whether the bytes after UDP can be the tunnel header that the port announces. */
 static inline_always u32 is_tunnel(const struct scratch *s, u32 at, u32 dst_port)
 {
@@ -464,7 +600,7 @@ noinline int marked(struct scratch *s, const struct profile *p, u32 body, u32 is
         return MARK_PROBE;
     }
     /* A tunnel may copy the inner DSCP to its outer header; a tunnel header follows then, not a shim. */
-    if (marks && !(is_udp && is_tunnel(s, body, dst_port)))
+    if (marks && !(is_udp && (is_tunnel(s, body, dst_port) || is_other_tunnel(p, shim, w->end - body, dst_port))))
         return MARK_DSCP;
     return MARK_NONE;
 }
@@ -497,7 +633,7 @@ int walk_udp(struct scratch *s, const struct profile *p)
 {
     struct walk *w;
     const u8 *udp;
-    u32 at, body, has_ports, src_port, dst_port, proto = IPPROTO_UDP;
+    u32 at, body, has_ports, src_port, dst_port, port, available, proto = IPPROTO_UDP;
     int result;
 
     if (!s || !p)
@@ -538,10 +674,17 @@ int walk_udp(struct scratch *s, const struct profile *p)
             proto = w->original_proto;
     }
     w->at = body;
-    if (is_tunnel_port(dst_port) && !is_not_tunnel(bytes(s, body), w->end > body ? w->end - body : 0, dst_port)) {
+    port = is_vxlan_port(p, dst_port) ? VXLAN_PORT : dst_port;
+    available = w->end > body ? w->end - body : 0;
+    if (is_tunnel_port(port) && !is_not_tunnel(bytes(s, body), available, port)) {
         w->unmarked = 0;
         enter(w, 1, src_port, dst_port, proto);
-        return dst_port == GPE_PORT ? STEP_GPE : dst_port == GENEVE_PORT ? STEP_GENEVE : STEP_VXLAN;
+        return port == GPE_PORT ? STEP_GPE : port == GENEVE_PORT ? STEP_GENEVE : STEP_VXLAN;
+    }
+    if (port == GTP_PORT && is_gtp_data(bytes(s, body), available)) {
+        w->unmarked = 0;
+        enter(w, 1, src_port, dst_port, proto);
+        return STEP_GTP;
     }
     set_flow(w, 1, src_port, dst_port, proto);
     return STEP_DONE;
@@ -580,6 +723,68 @@ int walk_tcp(struct scratch *s, const struct profile *p)
     return STEP_DONE;
 }
 
+/* ERSPAN behind GRE. */
+static inline_always int erspan(struct scratch *s, u32 at, u32 protocol, u32 has_sequence)
+{
+    struct walk *w = &s->walk;
+    const u8 *head = bytes(s, at);
+    u32 word = be32(head + 8);
+
+    w->at = at;
+    if (protocol == ERSPAN && !has_sequence)
+        return STEP_ETHERNET;
+    if (at >= w->end || !has_sequence || head[0] >> 4 != (protocol == ERSPAN ? 1 : 2))
+        return STEP_DONE;
+    if (protocol == ERSPAN) {
+        w->at += 8;
+        return STEP_ETHERNET;
+    }
+    if (at + 12 > w->end)
+        return STEP_DONE;
+    w->at += word & 1 ? 20 : 12;
+    word = word >> 10 & 0x1f;
+    return word == 0 ? STEP_ETHERNET : word == 2 ? any_ip(s) : STEP_DONE;
+}
+
+/* The extension headers of GTP-U that are read. */
+#define MAX_GTP_EXTENSIONS 8
+
+/* User data of GTP-U. */
+int walk_gtp(struct scratch *s)
+{
+    struct walk *w;
+    const u8 *head;
+    u32 here, last, next, len;
+
+    if (!s)
+        return STEP_DONE;
+    w = &s->walk;
+    head = bytes(s, w->at);
+    if (w->at + 8 > w->end)
+        return STEP_DONE;
+    here = w->at + 8;
+    last = here + be16(head + 2);
+    if (head[0] & 7) {
+        here += 4;
+        if (here > last || here > w->end)
+            return STEP_DONE;
+        next = head[0] & 4 ? head[11] : 0;
+        for (int i = 0; i < MAX_GTP_EXTENSIONS && next; i++) {
+            if (here >= last || here >= w->end)
+                return STEP_DONE;
+            len = bytes(s, here)[0] * 4;
+            here += len;
+            if (!len || here > last || here > w->end)
+                return STEP_DONE;
+            next = bytes(s, here - 1)[0];
+        }
+        if (next)
+            return STEP_DONE;
+    }
+    w->at = here;
+    return any_ip(s);
+}
+
 /* GRE, with INT if its protocol type says so. */
 int walk_gre(struct scratch *s, const struct profile *p)
 {
@@ -602,6 +807,8 @@ int walk_gre(struct scratch *s, const struct profile *p)
         return is_int && w->seek ? REFUSE(BAD_GRE) : STEP_DONE;
     /* Checksum, key and sequence number are present if their bits are set. */
     body = at + 4 + ones(gre[0] & 0xb0) * 4;
+    if (!is_int && (protocol == ERSPAN || protocol == ERSPAN_3) && w->tunnels <= MAX_TUNNELS)
+        return erspan(s, body, protocol, gre[0] & 0x10);
     if (!is_int)
         return inside(w, body, protocol);
     w->is_ambiguous |= w->int_option == w->ip;
@@ -750,6 +957,9 @@ static inline_always int walk_packet(struct scratch *s, const struct profile *p,
             break;
         case STEP_GPE:
             step = walk_gpe(s, p);
+            break;
+        case STEP_GTP:
+            step = walk_gtp(s);
             break;
         default:
             step = walk_geneve(s, p);

@@ -8,7 +8,7 @@ use wire::profile::TcpShim;
 use crate::bytes::put;
 
 /// Bytes of `struct profile`.
-pub const PROFILE_LEN: usize = 72;
+pub const PROFILE_LEN: usize = 80;
 /// Bytes of `struct ports`.
 pub const PORTS_LEN: usize = 20;
 /// Value of `dscp_other` for a profile without one: larger than any DSCP.
@@ -62,6 +62,7 @@ mod field {
     pub(super) const SYNCHRONISED: usize = 58;
     pub(super) const DROP_ZERO_UNKNOWN: usize = 59;
     pub(super) const MAX_LATENCY: usize = 64;
+    pub(super) const VXLAN_PORTS: usize = 72;
     /// Offsets in `struct domain`; the first is its length.
     pub(super) const DOMAIN_LEN: usize = 4;
     pub(super) const SOURCE_ONLY_WORDS: usize = 2;
@@ -111,6 +112,7 @@ pub fn profile(profile: &wire::Profile, units: &Units) -> [u8; PROFILE_LEN] {
     out[field::SYNCHRONISED] = u8::from(units.synchronised);
     out[field::DROP_ZERO_UNKNOWN] = u8::from(profile.drop_zero_unknown);
     put(&mut out, field::MAX_LATENCY, &units.max_latency.to_ne_bytes());
+    put_ports(&mut out, field::VXLAN_PORTS, &profile.vxlan_ports);
     out
 }
 

@@ -46,20 +46,21 @@ enum report_flags {
 enum report_marks {
     REPORT_HAS_FLOW = 1,
     REPORT_HAS_NODE = 2,
-    REPORT_HAS_REASON = 4,     /* a drop reason */
-    REPORT_REPORTER_HOP = 8,   /* the reporter's own metadata is a hop */
-    REPORT_MERGED = 16,        /* and that hop is the same as the top of the stack */
-    REPORT_POSTCARD = 32,      /* declares itself as the postcard of one node */
-    REPORT_HOP_LIMIT = 64,     /* E */
-    REPORT_MTU = 128,          /* M */
-    REPORT_UNDECIDED = 256,    /* more than this form can hold: user space decides */
-    REPORT_IMPLAUSIBLE = 512,  /* a hop has an implausible latency: user space counts it */
-    REPORT_MD = 1024,          /* the packet carries INT with a stack, which may be empty */
-    REPORT_INT_REFUSED = 2048, /* INT or IOAM was left out: user space counts it */
-    REPORT_GAP = 4096,         /* packets that a Host-INT sink misses */
-    REPORT_NO_PATH = 8192,     /* and nothing that remains names the nodes that the packet has passed */
-    REPORT_EXPIRES = 16384,    /* the packet's hop limit is used up: others may go further */
-    REPORT_REPLICA = 32768,    /* C of INT 0.5 and 1.0: the packet is a copy that takes another way than its flow */
+    REPORT_HAS_REASON = 4,        /* a drop reason */
+    REPORT_REPORTER_HOP = 8,      /* the reporter's own metadata is a hop */
+    REPORT_MERGED = 16,           /* and that hop is the same as the top of the stack */
+    REPORT_POSTCARD = 32,         /* declares itself as the postcard of one node */
+    REPORT_HOP_LIMIT = 64,        /* E */
+    REPORT_MTU = 128,             /* M */
+    REPORT_UNDECIDED = 256,       /* more than this form can hold: user space decides */
+    REPORT_IMPLAUSIBLE = 512,     /* a hop has an implausible latency: user space counts it */
+    REPORT_MD = 1024,             /* the packet carries INT with a stack, which may be empty */
+    REPORT_INT_REFUSED = 2048,    /* INT or IOAM was left out: user space counts it */
+    REPORT_GAP = 4096,            /* packets that a Host-INT sink misses */
+    REPORT_NO_PATH = 8192,        /* and nothing that remains names the nodes that the packet has passed */
+    REPORT_EXPIRES = 16384,       /* the packet's hop limit is used up: others may go further */
+    REPORT_REPLICA = 32768,       /* C of INT 0.5 and 1.0: the packet is a copy that takes another way than its flow */
+    REPORT_TUNNEL_UNREAD = 65536, /* a tunnel whose contents cannot be read: user space counts the reason */
 };
 
 struct report {

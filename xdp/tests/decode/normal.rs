@@ -99,6 +99,7 @@ const GAP: u32 = 4096;
 const NO_PATH: u32 = 8192;
 const EXPIRES: u32 = 16384;
 const REPLICA: u32 = 32768;
+const TUNNEL_UNREAD: u32 = 65536;
 
 /// Maximum number of hops of a report in normal form.
 const MAX_HOPS: usize = 16;
@@ -318,6 +319,7 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         | mark(report.is_path_left_out(), NO_PATH)
         | mark(report.hop_limit.is_some_and(|limit| limit <= 1), EXPIRES)
         | mark(report.annotations.contains(Annotations::REPLICA), REPLICA)
+        | mark(report.tunnel_refused.is_some(), TUNNEL_UNREAD)
         | mark(undecided, UNDECIDED);
     // The kernel does not decode SF-INT and several traces, but passes them to user space.
     let marks = if sf || several {

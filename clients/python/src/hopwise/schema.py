@@ -798,7 +798,8 @@ class PathUse(TypedDict):
     flows: int
     # Node ids in forwarding order; null where a node id is unavailable.
     path: list[int | None]
-    # Reports of flows on this path, since the path is known; in a span of time, those of minutes at whose end a flow had it.
+    # Reports of flows on this path, since the path is known; in a span of time, those of minutes at whose end a
+    # flow had it.
     reports: int
 
 

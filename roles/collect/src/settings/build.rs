@@ -371,6 +371,7 @@ fn written_profile(name: &str, written: &ProfileSettings) -> Profile {
             TcpShim::AfterOptions => wire::profile::TcpShim::AfterOptions,
         },
         telemetry_ports: wire::profile::TelemetryPorts::new(&written.telemetry_ports).unwrap_or_default(),
+        vxlan_ports: vxlan_ports(&written.vxlan_ports),
         drop_zero_unknown: written.drop_zero_unknown,
         ..usual
     };
@@ -387,6 +388,15 @@ fn written_profile(name: &str, written: &ProfileSettings) -> Profile {
         drop_reasons: written.drop_reasons.clone(),
         ..Profile::new(name, wire)
     }
+}
+
+/// Returns as many ports as a profile holds; a configuration with more is refused before.
+fn vxlan_ports(written: &[u16]) -> [u16; wire::Profile::MAX_VXLAN_PORTS] {
+    let mut ports = [0; wire::Profile::MAX_VXLAN_PORTS];
+    for (port, written) in ports.iter_mut().zip(written) {
+        *port = *written;
+    }
+    ports
 }
 
 fn unit_ns(unit: std::time::Duration) -> u32 {
