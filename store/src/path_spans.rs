@@ -16,7 +16,7 @@ use crate::keys::FlowSet;
 use crate::query::QueryError;
 use crate::reader::Reader;
 use crate::spans::{Piece, Span, SpanSum, read_some_flows};
-use crate::taken::{PathSearch, TakenPaths, changes_within, unknown_paths_note};
+use crate::taken::{FlowPaths, PathSearch, TakenPaths, unknown_paths_note};
 
 /// Maximum number of rollups that are read to divide those of flows that changed their paths.
 const MAX_ROLLUPS: usize = 4_000_000;
@@ -129,7 +129,7 @@ impl Reader {
             let mut changed = FlowSet::default();
             for (flow, sum) in &flows.sums {
                 let starts = taken.starts(flow);
-                if changes_within(starts, sum.first, sum.last) {
+                if is_divided(taken.get(flow), *sum) {
                     changed.insert(*flow);
                 } else {
                     tally.add(*flow, starts, sum.first, sum.last, sum.count);
@@ -170,6 +170,11 @@ impl Reader {
     }
 }
 
+/// Returns true if the reports of a sum of rollups do not all belong to one path.
+fn is_divided(paths: Option<&FlowPaths>, sum: SpanSum) -> bool {
+    paths.is_some_and(|paths| paths.is_divided_within(sum.first, sum.last))
+}
+
 /// Calls `add` with the rollups of flows in a file: the longest in which a flow kept its path, and minutes in which it changed it;
 /// without `budget`, the number of rollups to read, also longer ones in which it did.
 fn read_undivided(
@@ -188,7 +193,7 @@ fn read_undivided(
         let can_divide = piece.interval > 60 && *budget > 0;
         let count = read_some_flows(conn, piece, &numbers, &mut |number, sum| {
             let Some(flow) = flows.get(&number) else { return };
-            if can_divide && changes_within(taken.starts(flow), sum.first, sum.last) {
+            if can_divide && is_divided(taken.get(flow), sum) {
                 divided.entry(sum.first).or_default().insert(number);
             } else {
                 add(*flow, sum);

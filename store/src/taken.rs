@@ -10,7 +10,7 @@ use std::slice;
 
 use collector::event::{Basis, Nanos};
 use detect::Metric;
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
 use crate::guard::Deadline;
@@ -20,7 +20,7 @@ use crate::keys::FlowSet;
 use crate::paths::{MAX_PATHS_PER_FLOW, PathHistory, Paths};
 use crate::query::QueryError;
 use crate::reader::{DatedFile, Reader};
-use crate::rows::int;
+use crate::rows::{int, unsigned};
 use crate::schema::Features;
 
 /// Maximum number of files before a span that are searched for the paths that flows had at its start.
@@ -44,6 +44,8 @@ pub(crate) struct FlowPaths {
     pub(crate) basis: Option<Basis>,
     /// True if the flow changed its path more often than is read; the earliest changes are missing.
     pub(crate) is_cut: bool,
+    /// True if the flow began with the first of `starts`, or before the span. Otherwise, its path before is not known.
+    is_whole: bool,
 }
 
 /// The flows whose paths are searched, each with the end of the first interval in which its path is needed. A flow that began
@@ -83,7 +85,10 @@ struct Found {
 #[derive(Clone, Copy, Debug)]
 struct FirstStart {
     ts: Nanos,
-    /// The flow began with it, so there is no earlier path to be found.
+    /// The time from which the flow had the path if no earlier start is stored. A state of a flow shows the path that it took at
+    /// some time since it began: without an event about a change, when it began.
+    since: Nanos,
+    /// The flow began after the start of the span, so there is no earlier path to be found.
     is_begin: bool,
 }
 
@@ -120,11 +125,23 @@ impl TakenPaths {
     }
 }
 
-/// Returns true if a flow with these starts of paths changed its path within a time, its ends excluded. The first start is
-/// no change: nothing is known of the time before, and for most flows nothing was before.
-pub(crate) fn changes_within(starts: &[(Nanos, usize)], from: Nanos, to: Nanos) -> bool {
-    let after = starts.partition_point(|(ts, _)| *ts <= from).max(1);
-    starts.get(after).is_some_and(|(ts, _)| *ts < to)
+impl FlowPaths {
+    /// Returns true if the flow changed its path within a time, its ends excluded.
+    pub(crate) fn changes_within(&self, from: Nanos, to: Nanos) -> bool {
+        self.has_start_within(1, from, to)
+    }
+
+    /// Returns true if not all of a time, its ends excluded, belongs to one path, because the flow changed it or because its
+    /// first path is known only from some time on.
+    pub(crate) fn is_divided_within(&self, from: Nanos, to: Nanos) -> bool {
+        self.has_start_within(usize::from(self.is_whole), from, to)
+    }
+
+    /// Returns true if one of the starts from the index `first` on is within a time, its ends excluded.
+    fn has_start_within(&self, first: usize, from: Nanos, to: Nanos) -> bool {
+        let after = self.starts.partition_point(|(ts, _)| *ts <= from).max(first);
+        self.starts.get(after).is_some_and(|(ts, _)| *ts < to)
+    }
 }
 
 /// Returns a note that the paths of so many flows, or other `things`, are unknown, unless there are none.
@@ -274,6 +291,9 @@ impl Found {
             self.starts.retain(|start| start.ts >= cut);
         }
         self.starts.sort_unstable();
+        if let (Some(first), Some(earliest), false) = (self.first, self.starts.first_mut(), is_cut) {
+            earliest.ts = first.since;
+        }
         let mut starts: Vec<(Nanos, usize)> = Vec::with_capacity(self.starts.len());
         for Start { ts, path, .. } in self.starts {
             match starts.last_mut() {
@@ -286,6 +306,10 @@ impl Found {
             starts,
             basis: self.basis,
             is_cut,
+            is_whole: !is_cut
+                && self
+                    .first
+                    .is_some_and(|first| first.is_begin || first.since <= from),
         }
     }
 }
@@ -312,9 +336,11 @@ fn read_file(
             starts.push((ts, paths.index(conn, path)?));
         }
         let first = match starts.iter().map(|(ts, _)| *ts).min() {
+            Some(ts) if ts > from && !only_last => Some(first_start(conn, *number, ts, from)?),
             Some(ts) => Some(FirstStart {
                 ts,
-                is_begin: !only_last && ts > from && begins_with(conn, *number, ts, from)?,
+                since: ts,
+                is_begin: false,
             }),
             None => None,
         };
@@ -328,15 +354,28 @@ fn read_file(
     Ok((paths, flows))
 }
 
-/// Returns true if a flow began with the path that it took at `ts`, or in any case after `from`.
-fn begins_with(conn: &Connection, flow: i64, ts: Nanos, from: Nanos) -> rusqlite::Result<bool> {
-    let mut select = conn.prepare_cached("SELECT 1 FROM f0.flow_data WHERE flow = ?1 AND first_seen > ?2")?;
-    if select.exists([flow, int(from)])? {
-        return Ok(true);
-    }
+/// Returns what is known of a flow's first path in a file, which starts at `ts`, after the start of the span.
+fn first_start(conn: &Connection, flow: i64, ts: Nanos, from: Nanos) -> rusqlite::Result<FirstStart> {
     // `+` hides the columns from the planner: rows of this time are found by the primary key.
-    let sql = "SELECT 1 FROM f0.event_data WHERE ts = ?1 AND +flow = ?2 AND metric = ?3 AND previous IS NULL
-               AND +kind = (SELECT id FROM f0.kind_name WHERE kind = 'new') LIMIT 1";
+    let sql = "SELECT max(kind = (SELECT id FROM f0.kind_name WHERE kind = 'new') AND previous IS NULL) FROM f0.event_data
+               WHERE ts = ?1 AND +flow = ?2 AND metric = ?3 AND +path IS NOT NULL
+               AND +kind IN (SELECT id FROM f0.kind_name WHERE kind IN ('new', 'path_change', 'path_loop'))";
     let mut select = conn.prepare_cached(sql)?;
-    select.exists([int(ts), flow, Metric::FlowPath as i64])
+    let parameters = [int(ts), flow, Metric::FlowPath as i64];
+    let begins: Option<bool> = select.query_row(parameters, |row| row.get(0))?;
+    if let Some(is_begin) = begins {
+        return Ok(FirstStart {
+            ts,
+            since: ts,
+            is_begin,
+        });
+    }
+    let mut select = conn.prepare_cached("SELECT first_seen FROM f0.flow_data WHERE flow = ?1")?;
+    let first_seen = select.query_row([flow], |row| unsigned(row, 0)).optional()?;
+    let since = first_seen.map_or(ts, |first_seen| first_seen.min(ts));
+    Ok(FirstStart {
+        ts,
+        since,
+        is_begin: since > from,
+    })
 }

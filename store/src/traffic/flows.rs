@@ -13,7 +13,7 @@ use crate::rows::int;
 use crate::schema::Features;
 use crate::spans::{MINUTE, Piece, Span, SpanSum, for_each_minute, read_some_flows};
 use crate::summary::ABSENT;
-use crate::taken::{TakenPaths, changes_within};
+use crate::taken::TakenPaths;
 
 /// Rollups of single minutes, and sums of 10 minutes or an hour (module `summary`), with equal columns.
 const MINUTES_SQL: &str = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
@@ -181,15 +181,16 @@ impl<'a> FlowReader<'a> {
         let mut path = None;
         if !self.taken.is_empty()
             && let Some(key) = self.names.flow(flow)?
+            && let Some(paths) = self.taken.get(&key)
         {
-            let starts = self.taken.starts(&key);
-            if changes_within(starts, sum.first, sum.last) {
-                if sum.last - sum.first > MINUTE {
-                    divided.entry(sum.first).or_default().insert(flow);
-                    return Ok(());
-                }
+            if sum.last - sum.first > MINUTE && paths.is_divided_within(sum.first, sum.last) {
+                divided.entry(sum.first).or_default().insert(flow);
+                return Ok(());
+            }
+            if paths.changes_within(sum.first, sum.last) {
                 self.divided = self.divided.saturating_add(sum.count);
             }
+            let starts = &paths.starts;
             let before = starts.partition_point(|(ts, _)| *ts < sum.last);
             path = before.checked_sub(1).map(|last| starts[last].1);
         }

@@ -318,6 +318,11 @@ fn a_flow_of_two_files_is_counted_once() {
         .into()
     );
     assert_eq!(counted.left_out, 1, "the second flow's path is not known");
+    // The path was taken before midnight, in the file of the day before.
+    let after = reader
+        .losses_in(Span::new(midnight, midnight + HOURS), Some(u64::MAX))
+        .unwrap();
+    assert_eq!((after.links[&(1, 2)].flows, after.left_out), (1, 1));
 }
 
 #[test]

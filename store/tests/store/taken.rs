@@ -409,6 +409,40 @@ fn files_of_version_4_have_the_same_paths() {
 }
 
 #[test]
+fn a_state_shows_the_path_since_the_flow_began_if_no_event_does() {
+    let dir = Dir::new("taken-state");
+    let store = Store::open(Config::new(dir.path())).unwrap();
+    let mut batch = Batch::with_capacity(64);
+    let truth = Truth {
+        starts: vec![(at(2), vec![1, 2, 9])],
+        reports: (2..20).map(|minute| (minute, 10)).collect(),
+    };
+    for (minute, count) in &truth.reports {
+        batch.rollup(&rollup(1, *minute, *count));
+    }
+    batch.flow(&state(1, &truth, at(20) - 1), &[1, 2, 9]);
+    // Of this one, an event is known, and nothing of the time before.
+    batch.event(&taken(2, at(10), true), &[1, 3, 9]);
+    batch.flow(&state(2, &truth, at(20) - 1), &[1, 3, 9]);
+    (2..20).for_each(|minute| batch.rollup(&rollup(2, minute, 1)));
+    store.submit(batch);
+    store.close();
+    let reader = Reader::open(dir.path()).unwrap();
+    let path = |node, reports| PathSpan {
+        path: vec![1, node, 9],
+        flows: 1,
+        reports,
+        last: at(18),
+    };
+    let found = reader.path_spans(Span::new(at(0), at(18))).unwrap();
+    assert_eq!(found, (vec![path(3, 8)], false), "the state is later");
+    let found = reader.path_spans(Span::new(at(3), at(20))).unwrap();
+    let [mut first, mut second] = [path(2, 170), path(3, 10)];
+    (first.last, second.last) = (at(20), at(20));
+    assert_eq!(found, (vec![first, second], false));
+}
+
+#[test]
 fn a_path_in_a_file_that_was_deleted_is_unknown_and_said_to_be() {
     let mut batch = Batch::with_capacity(64);
     batch.event(&taken(1, at(10), false), &[1, 2, 9]);
