@@ -13,7 +13,7 @@ use collector::Collector;
 
 use self::findings::{Findings, ReplaySender};
 use super::store_writer::StoreWriter;
-use collect_role::capture::{self, Account, ClockOffsets, Merged};
+use collect_role::capture::{self, Account, Merged, RingClocks, UnknownClock};
 use collect_role::replay::{Difference, IgnoredTimes, Options, Replay, Replayed, Speed};
 use collect_role::{datagram::AggregatePorts, settings::receive_on};
 use config::{Settings, build};
@@ -114,20 +114,19 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         },
     );
     let mut account = Account::default();
-    let mut progress = Progress::new("replaying", "frames", capture::total_bytes(&args.files));
+    let is_merged = args.files.len() > 1 && !args.files.iter().any(|file| capture::is_live(file));
+    let mut total_bytes = capture::total_bytes(&args.files);
+    if is_merged {
+        total_bytes = total_bytes.map(|bytes| bytes + RingClocks::bytes_to_measure(&args.files));
+    }
+    let mut progress = Progress::new("replaying", "frames", total_bytes);
     let start = Instant::now();
     let mut last_error = None;
     let mut merged = Merged::default();
-    if args.files.len() == 1 || args.files.iter().any(|file| capture::is_live(file)) {
-        for file in &args.files {
-            replay.begin(file);
-            let read = capture::bursts(file, &mut account, &mut progress, |account, frames| {
-                replay.add(frames, account);
-            });
-            merged.errors.extend(read.err());
-        }
-    } else {
-        let offsets = ClockOffsets::measure_each(&args.files);
+    let mut unknown_clocks = Vec::new();
+    if is_merged {
+        let RingClocks { offsets, unknown } = RingClocks::measure(&args.files, &mut progress);
+        unknown_clocks = unknown;
         for (file, offsets) in args.files.iter().zip(&offsets) {
             replay.begin_with_offsets(file, offsets.clone());
         }
@@ -141,6 +140,14 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
                 replay.add(run.frames(), account);
             },
         );
+    } else {
+        for file in &args.files {
+            replay.begin(file);
+            let read = capture::bursts(file, &mut account, &mut progress, |account, frames| {
+                replay.add(frames, account);
+            });
+            merged.errors.extend(read.err());
+        }
     }
     // One broken file must not hide the others; the last error is returned, the earlier ones are printed.
     for error in merged.errors {
@@ -158,10 +165,14 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let findings = output.findings;
     let store_stats = output.store_writer.map(StoreWriter::close);
     progress.finish();
+    if let Some(sentence) = text::unknown_clocks(&unknown_clocks) {
+        terminal::note(sentence);
+    }
     let result = Summary {
         files: &args.files,
         account: &account,
         differences: &differences,
+        unknown_clocks: &unknown_clocks,
         overlapping: &merged.overlapping,
         ignored_times,
         has_unconfirmed_end,
@@ -202,6 +213,7 @@ struct Summary<'a> {
     files: &'a [PathBuf],
     account: &'a Account,
     differences: &'a [Difference],
+    unknown_clocks: &'a [UnknownClock],
     overlapping: &'a [PathBuf],
     ignored_times: IgnoredTimes,
     has_unconfirmed_end: bool,

@@ -33,6 +33,7 @@ mod writer;
 
 pub use error::{Error, Fault};
 pub use link::{Layer, LinkType};
+pub use pcapng::InterfaceId;
 pub use reader::{Frames, Reader};
 pub use writer::Writer;
 
@@ -54,7 +55,8 @@ pub struct Frame<'a> {
     pub length: u32,
     /// True if only a part of the frame was captured.
     pub truncated: bool,
-    /// Number of the interface in its section of a pcapng file; 0 in pcap.
+    /// Number of the interface in a pcapng file; 0 in pcap. Sections number their interfaces anew: one with the name of an earlier
+    /// one is the same, and so is one without a name and with the same number. See [`Reader::interface_id`].
     pub interface: u16,
 }
 

@@ -1089,7 +1089,7 @@ fn one_wrong_time_far_ahead_changes_nothing_but_its_own_report() {
     let all = alternating(0);
     let (expected, _, values) = replay_files(std::slice::from_ref(&all), &[0]);
     for ahead in [11_000, 3_600_000, year] {
-        for wrong in [2, 101, 150, 300, 500] {
+        for wrong in [0, 1, 2, 101, 150, 300, 500] {
             let mut frames = all.clone();
             frames[wrong].1 += ahead;
             let split: Vec<Vec<OfInterface>> = [0, 1]
@@ -1124,15 +1124,13 @@ fn one_wrong_time_far_ahead_changes_nothing_but_its_own_report() {
             }
         }
         // The clock makes a step, or there is a pause: the times are right.
-        for from in [200, all.len() - 1] {
-            let mut frames = all.clone();
-            frames[from..].iter_mut().for_each(|frame| frame.1 += ahead);
-            let (found, text, _) = replay_files(&[frames], &[0]);
-            assert!(
-                found.get("ignored_times").is_none() && !text.contains("ignored times"),
-                "{from} {ahead}"
-            );
-            assert_eq!(found["reports"], expected["reports"], "{from} {ahead}");
-        }
+        let mut frames = all.clone();
+        frames[200..].iter_mut().for_each(|frame| frame.1 += ahead);
+        let (found, text, _) = replay_files(&[frames], &[0]);
+        assert!(
+            found.get("ignored_times").is_none() && !text.contains("ignored times"),
+            "{ahead}"
+        );
+        assert_eq!(found["reports"], expected["reports"], "{ahead}");
     }
 }

@@ -55,23 +55,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
                 o.field(reason, *count);
             }
         });
-        if !summary.differences.is_empty() {
-            o.objects("clocks", summary.differences, |difference, o| {
-                let [reference, interface] = difference.interfaces;
-                o.field("file", difference.file.display().to_string())
-                    .field("interface", u64::from(interface))
-                    .field("reference", u64::from(reference))
-                    .field("ahead_ns", difference.ahead);
-            });
-        }
-        if !summary.overlapping.is_empty() {
-            let files = summary.overlapping.iter().map(|file| file.display().to_string());
-            o.field("overlapping", files.collect::<Vec<_>>());
-        }
-        write_ignored_times(o, summary.ignored_times);
-        if summary.has_unconfirmed_end {
-            o.field("unconfirmed_end", true);
-        }
+        write_times(o, summary);
         o.field("implausible_latencies", stats.implausible_latencies);
         o.field("elapsed_ms", (seconds * 1e6).round() / 1e3);
         o.field(
@@ -110,6 +94,33 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
     });
     out.push('\n');
     out
+}
+
+/// Writes what was found about the files' clocks and times.
+fn write_times(o: &mut Object<'_>, summary: &Summary<'_>) {
+    if !summary.differences.is_empty() {
+        o.objects("clocks", summary.differences, |difference, o| {
+            let [reference, interface] = difference.interfaces;
+            o.field("file", difference.file.display().to_string())
+                .field("interface", u64::from(interface))
+                .field("reference", u64::from(reference))
+                .field("ahead_ns", difference.ahead);
+        });
+    }
+    if !summary.unknown_clocks.is_empty() {
+        o.objects("unknown_clocks", summary.unknown_clocks, |clock, o| {
+            o.field("file", clock.file.display().to_string())
+                .field("interface", u64::from(clock.interface));
+        });
+    }
+    if !summary.overlapping.is_empty() {
+        let files = summary.overlapping.iter().map(|file| file.display().to_string());
+        o.field("overlapping", files.collect::<Vec<_>>());
+    }
+    write_ignored_times(o, summary.ignored_times);
+    if summary.has_unconfirmed_end {
+        o.field("unconfirmed_end", true);
+    }
 }
 
 /// Writes how many times were not used, by reason, if there are any.

@@ -9,6 +9,7 @@ use super::findings::{Extremes, node_id};
 use super::summary::{
     Anomaly, anomaly, evicted_sources, refusal_count, sorted_streams, source_text, version_text,
 };
+use collect_role::capture::UnknownClock;
 use collect_role::replay::Difference;
 use terminal::{Align, Table, units};
 use view::Names;
@@ -48,7 +49,23 @@ fn clocks(summary: &Summary<'_>) -> String {
             units::nanos(ahead.unsigned_abs())
         ));
     }
+    if let Some(sentence) = unknown_clocks(summary.unknown_clocks) {
+        out.push_str(&format!("{sentence}\n"));
+    }
     out
+}
+
+/// Returns a sentence about interfaces whose clocks could not be compared, if there are any.
+pub(super) fn unknown_clocks(clocks: &[UnknownClock]) -> Option<String> {
+    let UnknownClock { file, interface } = clocks.first()?;
+    let others = match clocks.len() {
+        1 => String::new(),
+        count => format!(", and of {} more,", units::count(count as u64 - 1)),
+    };
+    Some(format!(
+        "{}: the clock of interface {interface}{others} cannot be compared with those of the other interfaces; times are used as they are",
+        file.display()
+    ))
 }
 
 fn heading(summary: &Summary<'_>) -> String {
@@ -142,7 +159,7 @@ fn heading(summary: &Summary<'_>) -> String {
     }
     if summary.has_unconfirmed_end {
         out.push_str(
-            "the last report is more than 10 s later than all others: after a pause, or its time is wrong\n",
+            "the last report is more than 10 s later than all others, after a pause or with a wrong time: it counts with those before it\n",
         );
     }
     if stats.implausible_latencies > 0 {

@@ -1,13 +1,16 @@
 //! The pcapng format: a file of sections, each a sequence of blocks that describe interfaces before their packets.
 
+use std::collections::HashMap;
 use std::io::Read;
 
 use super::buffer::{self, Buffer};
 use super::error::{Error, Fault};
 use super::{LinkType, MAX_PACKET, Order, PacketRef};
 
-/// Maximum number of interfaces in a section; a file with more is malformed.
+/// Maximum number of interfaces in a section, and of different ones in a file; a file with more is malformed.
 const MAX_INTERFACES: usize = 4096;
+/// A name of an interface is compared up to this length, bytes.
+const MAX_NAME: usize = 256;
 
 mod block {
     //! Block types, and the layout of every block: type, length, body, length again.
@@ -37,6 +40,7 @@ mod interface {
     pub(super) const SNAP_LEN: usize = 4;
     pub(super) const OPTIONS: usize = 8;
     pub(super) const OPTION_END: u16 = 0;
+    pub(super) const OPTION_NAME: u16 = 2;
     pub(super) const OPTION_RESOLUTION: u16 = 9;
     pub(super) const OPTION_OFFSET: u16 = 14;
 }
@@ -55,10 +59,23 @@ mod enhanced {
 pub(super) struct Pcapng {
     order: Order,
     interfaces: Vec<Interface>,
+    /// The numbers in the file of all interfaces so far: sections number their interfaces anew.
+    numbers: HashMap<InterfaceId, u16>,
+}
+
+/// Identifies an interface in all sections of a file, and in all files of a ring.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum InterfaceId {
+    /// The name in the description.
+    Name(Box<[u8]>),
+    /// The number in the section, for an interface without a name.
+    Number(u16),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Interface {
+    /// The interface's number in the file.
+    number: u16,
     link: LinkType,
     /// Maximum captured length; 0 if packets are not truncated.
     snap_len: u32,
@@ -74,7 +91,14 @@ impl Pcapng {
         begins.then(|| Self {
             order: Order::Little,
             interfaces: Vec::new(),
+            numbers: HashMap::new(),
         })
+    }
+
+    /// Returns what identifies the interface with a number in the file, or `None` if it was not described yet.
+    pub(super) fn interface_id(&self, number: u16) -> Option<&InterfaceId> {
+        let mut ids = self.numbers.iter();
+        ids.find_map(|(id, known)| (*known == number).then_some(id))
     }
 
     /// Returns the number of interfaces described so far in the current section.
@@ -199,12 +223,13 @@ impl Pcapng {
         if body.len() < interface::OPTIONS {
             return Err(Fault::Malformed("the description of an interface is too short"));
         }
+        const TOO_MANY: Fault = Fault::Malformed("more interfaces are described than a capture has");
         if self.interfaces.len() == MAX_INTERFACES {
-            return Err(Fault::Malformed(
-                "more interfaces are described than a capture has",
-            ));
+            return Err(TOO_MANY);
         }
+        let mut id = InterfaceId::Number(self.interfaces.len() as u16);
         let mut described = Interface {
+            number: 0,
             link: LinkType::from_code(self.order.u16(body, interface::LINK_TYPE)),
             snap_len: self.order.u32(body, interface::SNAP_LEN),
             resolution: Resolution::Multiply(1_000),
@@ -221,6 +246,9 @@ impl Pcapng {
                 .get(4..4 + len)
                 .ok_or(Fault::Malformed("an option is longer than its block"))?;
             match (code, value) {
+                (interface::OPTION_NAME, name) if !name.is_empty() => {
+                    id = InterfaceId::Name(name[..len.min(MAX_NAME)].into());
+                }
                 (interface::OPTION_RESOLUTION, &[code]) => described.resolution = Resolution::of(code)?,
                 (interface::OPTION_OFFSET, value) if len == 8 => {
                     // A 64-bit number: its two words are in the same order as the bytes of a word.
@@ -237,6 +265,12 @@ impl Pcapng {
             }
             options = options.get(4 + len.next_multiple_of(4)..).unwrap_or(&[]);
         }
+        let next = self.numbers.len();
+        described.number = match self.numbers.get(&id) {
+            Some(number) => *number,
+            None if next < MAX_INTERFACES => *self.numbers.entry(id).or_insert(next as u16),
+            None => return Err(TOO_MANY),
+        };
         self.interfaces.push(described);
         Ok(())
     }
@@ -278,7 +312,7 @@ impl Pcapng {
             len,
             link: interface.link,
             length,
-            interface: 0,
+            interface: interface.number,
         })
     }
 
@@ -304,8 +338,7 @@ impl Pcapng {
             len,
             link: interface.link,
             length,
-            // Fits, because at most MAX_INTERFACES are described.
-            interface: number as u16,
+            interface: interface.number,
         })
     }
 

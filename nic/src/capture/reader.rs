@@ -9,7 +9,7 @@ use std::slice;
 use super::buffer::Buffer;
 use super::error::{Error, Fault};
 use super::pcap::Pcap;
-use super::pcapng::Pcapng;
+use super::pcapng::{InterfaceId, Pcapng};
 use super::{BURST, Frame, PacketRef};
 
 /// Reads the frames of a capture, one by one or in bursts.
@@ -190,6 +190,14 @@ impl<R: Read> Reader<R> {
         match &self.format {
             Format::Pcap(_) => 1,
             Format::Pcapng(pcapng) => pcapng.interfaces(),
+        }
+    }
+
+    /// Returns what identifies the interface with this [`Frame::interface`]: `None` in pcap, and before it is described.
+    pub fn interface_id(&self, number: u16) -> Option<&InterfaceId> {
+        match &self.format {
+            Format::Pcap(_) => None,
+            Format::Pcapng(pcapng) => pcapng.interface_id(number),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod clocks;
 mod merge;
+mod times;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,8 +18,9 @@ use wire::frame::{self, Datagram, PartialHeaders};
 use terminal::CliError;
 use terminal::progress::Progress;
 
-pub use self::clocks::ClockOffsets;
+pub use self::clocks::{ClockOffsets, RingClocks, UnknownClock};
 pub use self::merge::{Merged, Run, merged};
+pub(crate) use self::times::{Sequence, first_time};
 
 /// A frame of a capture, parsed as far as possible.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use collector::{Collector, Datagram, Output};
 use nic::capture::{BURST, Frame};
 
 pub use self::clocks::Difference;
-use self::clocks::{Clocks, Time};
-use crate::capture::{self, Account, Beginning, ClockOffsets, NoDatagram, Refused};
+use self::clocks::{Clocks, Stamp, Time};
+use crate::capture::{self, Account, Beginning, ClockOffsets, NoDatagram, Refused, Sequence, first_time};
 use crate::datagram::{AggregatePorts, Contents, octets};
 
 /// Speed of the replay, relative to the capture.
@@ -28,6 +28,8 @@ pub enum Speed {
 const TICK: u64 = 20_000_000;
 /// Maximum number of ticks during a gap in the capture.
 const MAX_TICKS: u64 = 10_000;
+/// Maximum number of datagrams that wait until the first time is certain.
+const MAX_AT_START: usize = 64;
 /// Upper bound of all timers besides the flow timeout, ns. The longest are the end of a minute and rounds through all flows.
 const OTHER_TIMERS: u64 = 300 * SECOND;
 
@@ -67,8 +69,10 @@ pub struct Replay<O> {
     last_tick: u64,
     /// Time without datagrams after which no timer is pending, ns.
     longest_timer: u64,
-    /// Latest receive time since the capture's clock was set back, ns.
-    latest: u64,
+    /// The receive times so far.
+    sequence: Sequence,
+    /// The first datagrams, until their times show which one is right.
+    first: Vec<Held>,
     /// The clocks of each file, in the order of [`Replay::begin`]; `file` indexes the current one.
     clocks: Vec<Clocks>,
     file: usize,
@@ -90,35 +94,59 @@ pub struct Replayed<O> {
     pub differences: Vec<Difference>,
     /// Numbers of datagrams whose times were not used.
     pub ignored_times: IgnoredTimes,
-    /// True if the last datagram is more than 10 s ahead of those before it: after a pause, or with a wrong time. Its time was used,
-    /// so that flows may have expired.
+    /// True if the last datagram is more than 10 s ahead of those before it: after a pause, or with a wrong time. Its time was not
+    /// used.
     pub has_unconfirmed_end: bool,
 }
 
-/// Numbers of datagrams whose times were not used, or that have none: they were processed at the latest time.
+/// Numbers of datagrams whose times were not used, or that have none: they were processed at the latest time, and those before the
+/// first right time at that one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct IgnoredTimes {
-    /// Times more than 10 s ahead of those before and after them, or before a frame without a time.
+    /// Times more than 10 s ahead of those before and after them, before a frame without a time, or in the last datagram.
     pub ahead: u64,
     /// Times more than 2 s behind the latest one, without or before another one that sets the clock back.
     pub behind: u64,
-    /// Frames without a time, after one with a time.
+    /// Frames without a time, if others have one.
     pub absent: u64,
 }
 
-/// A copy of a datagram whose time is far ahead of those before it. The next datagram shows whether the time is right.
-#[derive(Debug)]
-struct Held {
-    payload: Vec<u8>,
+/// A datagram without its payload.
+#[derive(Clone, Copy, Debug)]
+struct Header {
     source: [u8; 16],
     src_port: u16,
     dst_port: u16,
     listener: u16,
-    /// The datagram's own time, ns.
-    ts: u64,
-    /// The file and the interface that it came from.
+    /// The file that it came from, and its time and interface there.
     file: usize,
-    interface: u16,
+    stamp: Stamp,
+}
+
+impl Header {
+    fn is_from_interface_of(&self, other: &Self) -> bool {
+        self.file == other.file && self.stamp.interface == other.stamp.interface
+    }
+
+    /// Returns the datagram with this header, received at `ts`.
+    fn datagram<'a>(&self, payload: &'a [u8], ts: u64) -> Datagram<'a> {
+        Datagram {
+            payload,
+            source: self.source,
+            src_port: self.src_port,
+            listener: self.listener,
+            received: ts,
+        }
+    }
+}
+
+/// A copy of a datagram whose time is not certain. The next ones show whether it is right.
+#[derive(Debug)]
+struct Held {
+    header: Header,
+    payload: Vec<u8>,
+    /// The time on the clock of the reference, ns.
+    ts: u64,
 }
 
 /// Datagrams with the same contents, to process together.
@@ -160,7 +188,8 @@ impl<O: ReplayOutput> Replay<O> {
             pace,
             last_tick: 0,
             longest_timer,
-            latest: 0,
+            sequence: Sequence::default(),
+            first: Vec::new(),
             clocks: Vec::new(),
             file: 0,
             held: None,
@@ -207,52 +236,102 @@ impl<O: ReplayOutput> Replay<O> {
                     continue;
                 }
             };
-            if self.held.is_some() {
-                self.handle(&mut burst);
-                self.decide_held(&frame);
-            }
-            let Some(clocks) = self.clocks.get_mut(self.file) else {
-                return;
-            };
-            let ts = match clocks.time(&frame, self.latest) {
-                Time::At(ts) => ts,
-                Time::SetBack(ts) => {
-                    self.handle(&mut burst);
-                    self.set_back(ts);
-                    ts
-                }
-                Time::Behind => {
-                    self.ignored_times.behind += 1;
-                    self.latest
-                }
-                Time::Absent => {
-                    self.ignored_times.absent += 1;
-                    self.latest
-                }
-                Time::Ahead(ts) => {
-                    self.held = Some(Held {
-                        payload: datagram.payload.to_vec(),
-                        source: octets(datagram.src),
-                        src_port: datagram.src_port,
-                        dst_port: datagram.dst_port,
-                        listener: listener as u16,
-                        ts,
-                        file: self.file,
-                        interface: frame.interface,
-                    });
-                    continue;
-                }
-            };
-            let received = Datagram {
-                payload: datagram.payload,
+            let header = Header {
                 source: octets(datagram.src),
                 src_port: datagram.src_port,
+                dst_port: datagram.dst_port,
                 listener: listener as u16,
-                received: ts,
+                file: self.file,
+                stamp: Stamp::of(&frame),
             };
-            self.push(&mut burst, received, datagram.dst_port);
+            if self.sequence.latest == 0 {
+                self.hold_first(header, datagram.payload);
+            } else {
+                self.process(&mut burst, header, datagram.payload);
+            }
         }
         self.handle(&mut burst);
+    }
+
+    /// Adds a datagram to the first ones, and processes them when it is certain which of their times is right: two times of one
+    /// interface that are near each other, or three of them, are enough.
+    #[cold]
+    fn hold_first(&mut self, header: Header, payload: &[u8]) {
+        let clocks = self.clocks.get(header.file);
+        self.first.push(Held {
+            header,
+            payload: payload.to_vec(),
+            ts: clocks.map_or(header.stamp.ts, |clocks| clocks.known_time(header.stamp)),
+        });
+        let is_certain = match self.first_times()[..] {
+            [first, second] => Sequence::new(first).is_near(second),
+            [_, _, ..] => true,
+            _ => false,
+        };
+        if is_certain || self.first.len() == MAX_AT_START {
+            self.process_first();
+        }
+    }
+
+    /// Returns the times of the first datagrams that are from the interface of the first one with a time.
+    fn first_times(&self) -> Vec<u64> {
+        let mut with_time = self.first.iter().filter(|held| held.header.stamp.ts != 0);
+        let Some(first) = with_time.next() else {
+            return Vec::new();
+        };
+        let others = with_time.filter(|held| held.header.is_from_interface_of(&first.header));
+        std::iter::once(first).chain(others).map(|held| held.ts).collect()
+    }
+
+    /// Begins at the first right time, and processes the first datagrams.
+    fn process_first(&mut self) {
+        if self.first.is_empty() {
+            return;
+        }
+        self.sequence = Sequence::new(first_time(&self.first_times()).unwrap_or(0));
+        let mut burst = Burst::new();
+        let first = std::mem::take(&mut self.first);
+        for held in &first {
+            self.process(&mut burst, held.header, &held.payload);
+        }
+        self.handle(&mut burst);
+    }
+
+    /// Processes a datagram at its time, or at the latest one if its own is wrong.
+    #[inline]
+    fn process<'a>(&mut self, burst: &mut Burst<'a>, header: Header, payload: &'a [u8]) {
+        if self.held.is_some() {
+            self.handle(burst);
+            self.decide_held(&header);
+        }
+        let Some(clocks) = self.clocks.get_mut(header.file) else {
+            return;
+        };
+        let ts = match clocks.time(header.stamp, &self.sequence) {
+            Time::At(ts) => ts,
+            Time::SetBack(ts) => {
+                self.handle(burst);
+                self.set_back(ts);
+                ts
+            }
+            Time::Behind => {
+                self.ignored_times.behind += 1;
+                self.sequence.latest
+            }
+            Time::Absent => {
+                self.ignored_times.absent += 1;
+                self.sequence.latest
+            }
+            Time::Ahead(ts) => {
+                self.held = Some(Held {
+                    header,
+                    payload: payload.to_vec(),
+                    ts,
+                });
+                return;
+            }
+        };
+        self.push(burst, header.datagram(payload, ts), header.dst_port);
     }
 
     /// Accounts for the sequence number of a datagram of which the frame has only the beginning: it was not lost before the
@@ -260,14 +339,19 @@ impl<O: ReplayOutput> Replay<O> {
     #[cold]
     fn observe_beginning(&mut self, frame: &Frame<'_>, beginning: &Beginning<'_>) {
         let clocks = self.clocks.get(self.file);
-        let ts = clocks.map_or(frame.ts, |clocks| clocks.known_time(frame));
+        let ts = clocks.map_or(frame.ts, |clocks| clocks.known_time(Stamp::of(frame)));
+        let latest = self.sequence.latest;
         let datagram = Datagram {
             payload: beginning.payload,
             source: octets(beginning.src),
             src_port: beginning.src_port,
             listener: beginning.listener as u16,
             // The frame may have a wrong time, and lets no time pass.
-            received: ts.max(self.latest),
+            received: if self.sequence.is_near(ts) {
+                ts.max(latest)
+            } else {
+                latest
+            },
         };
         let collector = &mut self.collector;
         let output = &mut self.output;
@@ -287,7 +371,7 @@ impl<O: ReplayOutput> Replay<O> {
             self.tick();
             self.pace.wait(ts);
         }
-        if self.latest > 0 && ts.saturating_sub(self.latest) > TICK {
+        if self.sequence.latest > 0 && ts.saturating_sub(self.sequence.latest) > TICK {
             self.handle(burst);
             self.pass_time(ts);
         }
@@ -298,7 +382,7 @@ impl<O: ReplayOutput> Replay<O> {
         }
         burst.datagrams[burst.len] = datagram;
         burst.len += 1;
-        self.latest = self.latest.max(ts);
+        self.sequence.advance(ts);
         self.datagrams_since_tick += 1;
         if self.datagrams_since_tick == BURST {
             self.handle(burst);
@@ -311,35 +395,33 @@ impl<O: ReplayOutput> Replay<O> {
     /// held time is right. If `next` has no time, the held time remains unconfirmed and is replaced as well: after a pause, the
     /// next time as far ahead shows it.
     #[cold]
-    fn decide_held(&mut self, next: &Frame<'_>) {
+    fn decide_held(&mut self, next: &Header) {
         let Some(held) = self.held.take() else { return };
-        let time = self
-            .clocks
-            .get(self.file)
-            .map_or(next.ts, |clocks| clocks.known_time(next));
-        let continues =
-            (self.latest.saturating_sub(SET_BACK)..held.ts.saturating_sub(SET_BACK)).contains(&time);
-        let is_ignored = continues || next.ts == 0;
+        let clocks = self.clocks.get(next.file);
+        let time = clocks.map_or(next.stamp.ts, |clocks| clocks.known_time(next.stamp));
+        let continues = !self.sequence.is_behind(time) && time < held.ts.saturating_sub(SET_BACK);
+        let is_ignored = continues || next.stamp.ts == 0;
         if is_ignored {
-            self.ignored_times.ahead += 1;
-            if let Some(clocks) = self.clocks.get_mut(held.file) {
-                clocks.mark_wrong_time(held.interface, held.ts);
-            }
+            self.ignore_held(&held);
+        } else {
+            self.push_held(&held, held.ts);
         }
-        let ts = if is_ignored { self.latest } else { held.ts };
-        self.push_held(&held, ts);
+    }
+
+    /// Processes the held datagram at the latest time.
+    fn ignore_held(&mut self, held: &Held) {
+        self.ignored_times.ahead += 1;
+        let Header { file, stamp, .. } = held.header;
+        if let Some(clocks) = self.clocks.get_mut(file) {
+            clocks.mark_wrong_time(stamp.interface, held.ts);
+        }
+        self.push_held(held, self.sequence.latest);
     }
 
     fn push_held(&mut self, held: &Held, ts: u64) {
         let mut burst = Burst::new();
-        let datagram = Datagram {
-            payload: &held.payload,
-            source: held.source,
-            src_port: held.src_port,
-            listener: held.listener,
-            received: ts,
-        };
-        self.push(&mut burst, datagram, held.dst_port);
+        let datagram = held.header.datagram(&held.payload, ts);
+        self.push(&mut burst, datagram, held.header.dst_port);
         self.handle(&mut burst);
     }
 
@@ -363,12 +445,12 @@ impl<O: ReplayOutput> Replay<O> {
         if std::mem::take(&mut self.datagrams_since_tick) == 0 {
             return;
         }
-        self.tick_at(self.latest);
+        self.tick_at(self.sequence.latest);
     }
 
     /// Sets the capture time back to `ts` with a tick, as a running collector sees it.
     fn set_back(&mut self, ts: u64) {
-        self.latest = ts;
+        self.sequence = Sequence::new(ts);
         self.datagrams_since_tick = 0;
         self.pace.begin = None;
         self.tick_at(ts);
@@ -378,14 +460,14 @@ impl<O: ReplayOutput> Replay<O> {
     /// everything has expired at some point, and the rest is skipped.
     fn pass_time(&mut self, ts: u64) {
         self.datagrams_since_tick = 0;
-        let span = ts.saturating_sub(self.latest).min(self.longest_timer);
+        let span = ts.saturating_sub(self.sequence.latest).min(self.longest_timer);
         let step = if span > SECOND {
             (SECOND / 10).max(span / MAX_TICKS)
         } else {
             TICK
         };
         for count in 0..=span / step {
-            self.tick_at(self.latest.saturating_add(count * step));
+            self.tick_at(self.sequence.latest.saturating_add(count * step));
         }
     }
 
@@ -402,15 +484,15 @@ impl<O: ReplayOutput> Replay<O> {
 
     /// Ends the replay. The collector emits all remaining results.
     pub fn finish(mut self) -> Replayed<O> {
+        self.process_first();
         let held = self.held.take();
         let has_unconfirmed_end = held.is_some();
         if let Some(held) = held {
-            let ts = held.ts;
-            self.push_held(&held, ts);
+            self.ignore_held(&held);
         }
         self.tick();
         self.output.second(&self.collector);
-        self.collector.finish(self.latest, &mut self.output);
+        self.collector.finish(self.sequence.latest, &mut self.output);
         let mut differences = Vec::new();
         for clocks in self.clocks {
             clocks.append_differences(&mut differences);

@@ -10,11 +10,12 @@ use std::mem;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use collector::event::SET_BACK;
+use collector::event::Nanos;
 use nic::capture::{BURST, Frame, LinkType, Reader};
 use terminal::CliError;
 use terminal::progress::Progress;
 
+use super::times::{Sequence, due, first_time};
 use super::{Account, ClockOffsets, open, unreadable};
 
 /// Consecutive frames of one file.
@@ -96,10 +97,12 @@ struct Input<'a> {
     offsets: &'a ClockOffsets,
 }
 
-/// Number of frames that are read ahead of the next one: two tell which of three times is wrong.
+/// Number of frames with a time that are read ahead of the next one: with two frames more, it shows which of three times is wrong.
 const LOOK_AHEAD: usize = 2;
+/// Maximum number of frames that are read ahead, with and without a time.
+const MAX_LOOK_AHEAD: usize = 64;
 
-/// An open file with a look-ahead of [`LOOK_AHEAD`] frames.
+/// An open file with a look-ahead of [`LOOK_AHEAD`] frames with a time.
 #[derive(Debug)]
 struct Source<'a> {
     input: Input<'a>,
@@ -107,6 +110,10 @@ struct Source<'a> {
     next: OwnedFrame,
     /// The frames after `next`, fewer at the end of the file.
     following: VecDeque<OwnedFrame>,
+    /// Number of frames in `following` that have a time.
+    following_times: usize,
+    /// The times at which the frames before `next` were due, or `None` as long as no time is known.
+    sequence: Option<Sequence>,
     /// The error that ends the file early; reported after the frames before it.
     error: Option<CliError>,
 }
@@ -123,54 +130,75 @@ impl<'a> Source<'a> {
             reader,
             next,
             following: VecDeque::with_capacity(LOOK_AHEAD),
+            following_times: 0,
+            sequence: None,
             error: None,
         };
-        for _ in 0..LOOK_AHEAD {
-            source.read_ahead(Vec::new());
-        }
+        source.read_ahead(Vec::new());
+        source.begin();
         Ok(Some(source))
     }
 
-    /// Reads one more frame, unless the file has ended.
+    /// Reads frames until [`LOOK_AHEAD`] of them have a time, unless the file ends. Reuses the buffer of an earlier frame.
     fn read_ahead(&mut self, buffer: Vec<u8>) {
-        if self.error.is_some() {
-            return;
-        }
-        match read(&mut self.reader, self.input.path, buffer) {
-            Ok(frame) => self.following.extend(frame),
-            Err(error) => self.error = Some(error),
+        let mut buffer = Some(buffer);
+        while self.following_times < LOOK_AHEAD
+            && self.following.len() < MAX_LOOK_AHEAD
+            && self.error.is_none()
+        {
+            match read(
+                &mut self.reader,
+                self.input.path,
+                buffer.take().unwrap_or_default(),
+            ) {
+                Ok(Some(frame)) => {
+                    self.following_times += usize::from(frame.header.ts != 0);
+                    self.following.push_back(frame);
+                }
+                Ok(None) => break,
+                Err(error) => self.error = Some(error),
+            }
         }
     }
 
-    /// Returns the time at which the next frame is due. It is not later than the following frame's time, so that one frame with a
-    /// wrong time ahead does not stall its file; unless that frame alone is behind, so that its time is the wrong one. A frame
-    /// without a time is due at once, behind the frame before it.
-    fn due(&self) -> u64 {
-        let next = self.time(&self.next);
-        let with_time = self.following.iter().filter(|frame| frame.header.ts != 0);
-        let mut times = with_time.map(|frame| self.time(frame));
-        let Some(after) = times.next() else { return next };
-        let earliest = next.saturating_sub(SET_BACK);
-        let is_after_wrong = after < earliest && times.next().is_some_and(|third| third >= earliest);
-        if is_after_wrong { next } else { after.min(next) }
+    /// Finds the time at which the file begins, if it is not known yet.
+    fn begin(&mut self) {
+        if self.sequence.is_none() {
+            let frames = std::iter::once(&self.next).chain(&self.following);
+            let times: Vec<Nanos> = frames.filter_map(|frame| self.time(frame)).collect();
+            self.sequence = first_time(&times).map(Sequence::new);
+        }
     }
 
-    /// Returns the time of a frame on the common clock of its file.
-    fn time(&self, frame: &OwnedFrame) -> u64 {
-        if frame.header.ts == 0 {
-            return 0;
-        }
-        let offset = self.input.offsets.of(frame.header.interface);
-        frame.header.ts.saturating_add_signed(offset.unwrap_or(0))
+    /// Returns the time at which the next frame is due: after all others if no time of its file is known.
+    fn due(&self) -> Nanos {
+        let Some(sequence) = &self.sequence else {
+            return Nanos::MAX;
+        };
+        let mut times = self.following.iter().filter_map(|frame| self.time(frame));
+        due(sequence, self.time(&self.next), times.next(), times.next())
+    }
+
+    /// Returns the time of a frame on the common clock of its file, if it has one.
+    fn time(&self, frame: &OwnedFrame) -> Option<Nanos> {
+        let Header { ts, interface, .. } = frame.header;
+        let offset = self.input.offsets.of(interface).unwrap_or(0);
+        (ts != 0).then(|| ts.saturating_add_signed(offset))
     }
 
     /// Advances by one frame. Returns `false` at the end of the file.
     fn advance(&mut self) -> bool {
+        let due = self.due();
+        if let Some(sequence) = &mut self.sequence {
+            sequence.follow(due);
+        }
         let Some(after) = self.following.pop_front() else {
             return false;
         };
+        self.following_times -= usize::from(after.header.ts != 0);
         let passed = mem::replace(&mut self.next, after);
         self.read_ahead(passed.data);
+        self.begin();
         true
     }
 }
@@ -200,7 +228,7 @@ pub struct Merged {
 /// Reads all frames of several captures in the order of their times. The paths must be readable twice: each file is opened
 /// once to find its first frame, and again when that frame is due. `each` receives runs of frames with the index of their
 /// file, and counts them in the account. A file that cannot be read to its end does not stop the others. `offsets` are those of
-/// each file ([`ClockOffsets::measure_each`]); they decide the order, and the frames keep their own times.
+/// each file ([`super::RingClocks`]); they decide the order, and the frames keep their own times.
 pub fn merged(
     paths: &[PathBuf],
     offsets: &[ClockOffsets],

@@ -17,16 +17,13 @@
 
 use std::path::{Path, PathBuf};
 
-use collector::event::{SECOND, SET_BACK};
+use collector::event::SET_BACK;
 use nic::capture::Frame;
 
-use crate::capture::ClockOffsets;
+use crate::capture::{ClockOffsets, Sequence};
 
 /// Maximum number of differences in the list.
 const MAX_LISTED: usize = 64;
-
-/// A frame further ahead than this may have a wrong time, ns. No timer, such as the loss timer, expires within this time.
-pub(super) const AHEAD: u64 = 10 * SECOND;
 
 /// The clocks of the interfaces of one file.
 #[derive(Debug)]
@@ -51,10 +48,27 @@ struct Clock {
     latest: Option<u64>,
     /// The previous frame's time, if it is behind the latest time by more than [`SET_BACK`].
     behind: Option<u64>,
-    /// The previous frame's time, if it was rejected because it was ahead by more than [`AHEAD`].
+    /// The previous frame's time, if it was rejected because it was far ahead.
     ahead: Option<u64>,
     /// This is the file's first interface.
     is_first: bool,
+}
+
+/// The time and the interface that a frame has in its file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    /// The timestamp, ns; 0 if it has none.
+    pub(super) ts: u64,
+    pub(super) interface: u16,
+}
+
+impl Stamp {
+    pub(super) fn of(frame: &Frame<'_>) -> Self {
+        Self {
+            ts: frame.ts,
+            interface: frame.interface,
+        }
+    }
 }
 
 /// The difference between the clocks of two interfaces of a file.
@@ -79,8 +93,8 @@ pub(super) enum Time {
     Behind,
     /// The frame has no time, as in simple packet blocks: it counts at the latest time.
     Absent,
-    /// A time ahead of the latest one by more than [`AHEAD`]. It is wrong if the next frame continues from the latest time, and is
-    /// not used if the next frame has no time.
+    /// A time far ahead of the latest one ([`Sequence::is_ahead`]). It is wrong if the next frame continues from the latest time,
+    /// and is not used if the next frame has no time, or if there is none.
     Ahead(u64),
 }
 
@@ -140,7 +154,7 @@ impl Clocks {
     }
 
     /// Returns the time of a frame, as far as its interface's clock is known.
-    pub(super) fn known_time(&self, frame: &Frame<'_>) -> u64 {
+    pub(super) fn known_time(&self, frame: Stamp) -> u64 {
         let clocks = std::iter::once(&self.current).chain(&self.others);
         let interface_clock = clocks
             .into_iter()
@@ -161,21 +175,22 @@ impl Clocks {
         }
     }
 
-    /// Returns the time of a frame. `latest` is the latest time since the clock was set back, or 0.
+    /// Returns the time of a frame that follows those with the times of `sequence`, whose latest time is 0 if none is known.
     #[inline]
-    pub(super) fn time(&mut self, frame: &Frame<'_>, latest: u64) -> Time {
-        if frame.ts == 0 && latest > 0 {
-            return Time::Absent;
+    pub(super) fn time(&mut self, frame: Stamp, sequence: &Sequence) -> Time {
+        let latest = sequence.latest;
+        if frame.ts == 0 {
+            return if latest == 0 { Time::At(0) } else { Time::Absent };
         }
         if frame.interface != self.current.interface || self.current.latest.is_none() {
             self.select(frame, latest);
         }
         let clock = &mut self.current;
         let ts = frame.ts.saturating_add_signed(clock.offset);
-        if ts.saturating_add(SET_BACK) < latest {
+        if sequence.is_behind(ts) {
             return self.time_behind(ts, latest);
         }
-        if ts > latest.saturating_add(AHEAD) && latest > 0 && clock.may_be_wrong(ts) {
+        if sequence.is_ahead(ts) && latest > 0 && clock.may_be_wrong(ts) {
             return Time::Ahead(ts);
         }
         clock.behind = None;
@@ -186,7 +201,7 @@ impl Clocks {
 
     /// Makes the clock of a frame's interface the current one.
     #[cold]
-    fn select(&mut self, frame: &Frame<'_>, latest: u64) {
+    fn select(&mut self, frame: Stamp, latest: u64) {
         let interface = frame.interface;
         let is_first = !self.current.is_first && self.others.is_empty();
         if !is_first && interface == self.current.interface {
@@ -197,8 +212,8 @@ impl Clocks {
             Some(index) => self.others.swap_remove(index),
             None => Clock {
                 interface,
-                offset: if is_first {
-                    self.first_offset(interface)
+                offset: if is_first || self.reference.is_some() {
+                    self.offset_to_reference(interface)
                 } else {
                     self.offset(frame, latest)
                 },
@@ -212,14 +227,14 @@ impl Clocks {
         }
     }
 
-    /// Returns the offset for the file's first interface, ns: 0 unless another one has the common clock.
-    fn first_offset(&self, interface: u16) -> i64 {
+    /// Returns the offset that was measured before the first frame, ns; 0 if it is not known.
+    fn offset_to_reference(&self, interface: u16) -> i64 {
         let offsets = self.measured_offsets.as_ref();
         offsets.and_then(|offsets| offsets.of(interface)).unwrap_or(0)
     }
 
     /// Returns the offset for an interface whose first frame this is, ns.
-    fn offset(&mut self, frame: &Frame<'_>, latest: u64) -> i64 {
+    fn offset(&mut self, frame: Stamp, latest: u64) -> i64 {
         let is_near = frame.ts.abs_diff(latest) <= SET_BACK;
         if self.measured_offsets.is_none() && (is_near || latest == 0) {
             return 0;
@@ -269,10 +284,8 @@ impl Clocks {
 }
 
 impl Clock {
-    /// Returns whether a time far ahead may be wrong. It is considered right in the first frame of an additional interface, whose
-    /// clock may differ, and after another frame that was as far ahead.
+    /// Returns whether a time far ahead may be wrong. It is considered right after another frame that was as far ahead.
     fn may_be_wrong(&self, ts: u64) -> bool {
-        let is_known = self.latest.is_some() || self.is_first;
-        is_known && self.ahead.is_none_or(|ahead| ts.saturating_add(SET_BACK) < ahead)
+        self.ahead.is_none_or(|ahead| ts.saturating_add(SET_BACK) < ahead)
     }
 }
