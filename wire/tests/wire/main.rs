@@ -5,6 +5,7 @@ mod brief;
 mod brief_any;
 mod captures;
 mod dta;
+mod groups;
 mod headers;
 mod lldp;
 mod roce;
