@@ -172,7 +172,8 @@ fn quantiles(samples: &mut [WeightedValue]) -> Option<Quantiles> {
     })
 }
 
-/// Returns the value below or at which the flow was for `percent` of the time. `samples` are sorted by value.
+/// Returns the lowest value below or at which the flow was for `percent` of the time (nearest rank, as the sketches of the live
+/// state have it): of two values that each held for half of the time, the lower one. `samples` are sorted by value.
 fn quantile(samples: &[WeightedValue], percent: u128) -> Option<u64> {
     let total = total_duration(samples);
     let mut passed = 0;
@@ -300,6 +301,18 @@ mod tests {
         assert_eq!(found.hops[0].classes[0], [] as [u16; 0]);
         assert_eq!(found.hops[0].means, [None, Some(40)]);
         assert_eq!(found.flow.map(|flow| (flow.max, flow.p50)), Some((3_000, 1_000)));
+    }
+
+    #[test]
+    fn of_two_values_for_half_of_the_time_each_the_median_is_the_lower() {
+        for halves in [[400, 900], [900, 400]] {
+            let history = FlowHistory {
+                series: vec![point(10, halves[0], &[]), point(20, halves[1], &[])],
+                ..FlowHistory::default()
+            };
+            let flow = latencies(&history).flow.unwrap();
+            assert_eq!((flow.p50, flow.p90), (400, 900));
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Quantiles (p50, p99) from a bounded pool of HDR histograms.
 //!
+//! A quantile is the lowest recorded value that at least this share of the values does not exceed (nearest rank): of two values
+//! that each half of the reports has, the median is the lower one. It is never a value between two.
+//!
 //! Values have two significant digits (an error below 1 %) and saturate at [`HIGHEST`]. A histogram takes 14 KiB; it is
 //! allocated at first use and then reused, so there are no allocations in the steady state.
 
@@ -114,6 +117,15 @@ mod tests {
         };
         near(sketches.quantiles(one).unwrap(), (5_000, 9_900));
         near(sketches.quantiles(weighted).unwrap(), (100, 9_801));
+    }
+
+    #[test]
+    fn of_two_values_of_half_of_the_reports_each_the_median_is_the_lower() {
+        let mut sketches = Sketches::with_capacity(1);
+        let halves = sketches.acquire();
+        sketches.record(halves, 100, 500);
+        sketches.record(halves, 40, 500);
+        assert_eq!(sketches.quantiles(halves), Some((40, 100)));
     }
 
     #[test]
