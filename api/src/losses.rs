@@ -52,7 +52,7 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     let history = history_of(&context)?;
     let query = LossQuery { span, count_until };
     let losses = history.losses(query, Arc::clone(&permit)).await?;
-    let (paths, truncated) = history.paths(span, Arc::clone(&permit)).await?;
+    let paths = history.paths(span, Arc::clone(&permit)).await?;
     let known_links = Arc::clone(&context.known_links);
     let current_links = context.monitor.links().await?;
     let (exported, has_more_ends) = history.ends(span, Arc::clone(&permit)).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
             uncounted: losses.links.is_empty().then(|| requirement(evidence).to_owned()),
             left_out: losses.left_out,
             counted_until: losses.counted_until,
-            range: past::range(span, truncated || losses.truncated || has_more_ends),
+            range: past::range(span, paths.truncated || losses.truncated || has_more_ends),
         }
     })
     .await

@@ -9,7 +9,7 @@ use std::{
 use axum::extract::State;
 use collector::FlowOrder;
 use detect::Metric;
-use store::{FlowFilter, FlowSpan, NodeSpans, PathSpan, SeriesKey, Span, SpanSum, reports_known_to};
+use store::{FlowFilter, FlowSpan, NodeSpans, PathSpans, SeriesKey, Span, SpanSum, reports_known_to};
 use wire::FlowKey;
 
 use super::{
@@ -341,7 +341,7 @@ pub(super) async fn links(
     let permit = history_permit(context).await?;
     let history = history_of(context)?;
     let (ends, has_more) = link_ends(context, span, &permit).await?;
-    let (paths, truncated) = history.paths(span, Arc::clone(&permit)).await?;
+    let paths = history.paths(span, Arc::clone(&permit)).await?;
     let spans = history.nodes(span, Arc::clone(&permit)).await?;
     respond(permit, move || {
         let mut links = link_views(&paths);
@@ -362,7 +362,7 @@ pub(super) async fn links(
             link.utilization = sum.map(|sum: &SpanSum| shown::fraction(sum.max));
         }
         let (links, more) = page::fill(links.into_values().skip(offset), limit);
-        let range = range(span, truncated || spans.truncated || has_more);
+        let range = range(span, paths.truncated || spans.truncated || has_more);
         Links {
             next: more.then_some(offset + links.len()),
             links,
@@ -391,18 +391,10 @@ pub(super) async fn link_ends(
 }
 
 /// Returns the links of these paths by (from, to), with their flows. Hops of unknown node ids (`u32::MAX`) are omitted.
-pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
+pub(super) fn link_views(spans: &PathSpans) -> BTreeMap<(u32, u32), LinkView> {
     let mut links: BTreeMap<(u32, u32), LinkView> = BTreeMap::new();
-    for path in paths {
-        let pairs = path
-            .path
-            .windows(2)
-            .filter_map(|ends| Some((*ends.first()?, *ends.get(1)?)));
-        // A path with a loop may contain a link twice; its flows count once.
-        let ends: BTreeSet<(u32, u32)> = pairs
-            .filter(|(from, to)| *from != u32::MAX && *to != u32::MAX)
-            .collect();
-        for (from, to) in ends {
+    for path in &spans.paths {
+        for (from, to) in links_of(&path.path) {
             let link = links.entry((from, to)).or_insert_with(|| LinkView {
                 from,
                 to,
@@ -412,7 +404,28 @@ pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
             link.last_seen = link.last_seen.max(path.last);
         }
     }
+    // A flow that took several paths over a link counts once.
+    for moved in &spans.moved {
+        let mut known = BTreeSet::new();
+        for path in moved.paths.iter().filter_map(|index| spans.paths.get(*index)) {
+            for ends in links_of(&path.path) {
+                if !known.insert(ends)
+                    && let Some(link) = links.get_mut(&ends)
+                {
+                    link.flows = link.flows.saturating_sub(moved.flows);
+                }
+            }
+        }
+    }
     links
+}
+
+/// Returns the links of a path. One with a loop may contain a link twice; it is returned once.
+fn links_of(path: &[u32]) -> BTreeSet<(u32, u32)> {
+    path.windows(2)
+        .filter_map(|ends| Some((*ends.first()?, *ends.get(1)?)))
+        .filter(|(from, to)| *from != u32::MAX && *to != u32::MAX)
+        .collect()
 }
 
 /// Lists the paths of a span, the most used first.
@@ -423,7 +436,7 @@ pub(super) async fn paths(
     offset: usize,
 ) -> Result<Prepared, Refusal> {
     let permit = history_permit(context).await?;
-    let (paths, truncated) = history_of(context)?.paths(span, Arc::clone(&permit)).await?;
+    let PathSpans { paths, truncated, .. } = history_of(context)?.paths(span, Arc::clone(&permit)).await?;
     respond(permit, move || {
         let views = paths.iter().skip(offset).map(|path| PathView {
             path: shown::path(&path.path),
@@ -442,22 +455,57 @@ pub(super) async fn paths(
 
 #[cfg(test)]
 mod tests {
+    use store::{MovedFlows, PathSpan};
+
     use super::*;
 
-    #[test]
-    fn a_link_of_a_loop_has_each_flow_once() {
-        let path = |path: &[u32], flows, last| PathSpan {
+    fn path(path: &[u32], flows: u64, last: u64) -> PathSpan {
+        PathSpan {
             path: path.to_vec(),
             flows,
             reports: 0,
             last,
-        };
-        let links = link_views(&[path(&[1, 2, 3, 1, 2, u32::MAX], 4, 10), path(&[1, 2], 3, 20)]);
-        let found: Vec<_> = links
+        }
+    }
+
+    /// Returns the links as (from, to, flows, last seen).
+    fn links(spans: &PathSpans) -> Vec<(u32, u32, u64, u64)> {
+        link_views(spans)
             .values()
             .map(|link| (link.from, link.to, link.flows, link.last_seen))
-            .collect();
-        assert_eq!(found, [(1, 2, 7, 20), (2, 3, 4, 10), (3, 1, 4, 10)]);
+            .collect()
+    }
+
+    #[test]
+    fn a_link_of_a_loop_has_each_flow_once() {
+        let spans = PathSpans {
+            paths: vec![path(&[1, 2, 3, 1, 2, u32::MAX], 4, 10), path(&[1, 2], 3, 20)],
+            ..PathSpans::default()
+        };
+        assert_eq!(links(&spans), [(1, 2, 7, 20), (2, 3, 4, 10), (3, 1, 4, 10)]);
+    }
+
+    #[test]
+    fn a_flow_that_took_three_paths_over_a_link_counts_there_once() {
+        let spans = PathSpans {
+            paths: vec![
+                path(&[1, 2, 5], 6, 10),
+                path(&[1, 2, 6], 4, 20),
+                path(&[1, 2], 3, 30),
+            ],
+            moved: vec![
+                MovedFlows {
+                    paths: vec![0, 1],
+                    flows: 2,
+                },
+                MovedFlows {
+                    paths: vec![0, 1, 2],
+                    flows: 1,
+                },
+            ],
+            truncated: false,
+        };
+        assert_eq!(links(&spans), [(1, 2, 9, 30), (2, 5, 6, 10), (2, 6, 4, 20)]);
     }
 
     #[test]

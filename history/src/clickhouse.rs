@@ -29,7 +29,7 @@ use export::{
 use serde::de::DeserializeOwned;
 use store::{
     EarlierState, EventFilter, EventRank, EventRow, FlowHistory, FlowSpans, Heat, HeatFilter, Losses,
-    NodeSpans, PathChanges, PathSpan, PathUses, RateSpan, RollupFilter, Span, Traffic, TrafficQuery,
+    NodeSpans, PathChanges, PathSpans, PathUses, RateSpan, RollupFilter, Span, Traffic, TrafficQuery,
 };
 use tokio::time::{self, Instant};
 
@@ -361,7 +361,7 @@ impl History for Remote {
         hold_permit(permit, self.node_spans(span))
     }
 
-    fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, (Vec<PathSpan>, bool)> {
+    fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, PathSpans> {
         hold_permit(permit, self.path_spans(span))
     }
 

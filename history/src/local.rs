@@ -7,9 +7,9 @@ use std::sync::{
 
 use collector::event::Rollup;
 use store::{
-    FlowHistory, FlowSpans, Heat, HeatFilter, Losses, MovedFiles, NodeSpans, PathChanges, PathSpan, PathUses,
-    QueryError, QueryErrorKind, QueueFilter, RateSpan, Reader, RecordFilter, RecordingRow, RollupFilter,
-    Span, Traffic, TrafficQuery, facts,
+    FlowHistory, FlowSpans, Heat, HeatFilter, Losses, MovedFiles, NodeSpans, PathChanges, PathSpans,
+    PathUses, QueryError, QueryErrorKind, QueueFilter, RateSpan, Reader, RecordFilter, RecordingRow,
+    RollupFilter, Span, Traffic, TrafficQuery, facts,
 };
 use tokio::task;
 
@@ -126,7 +126,7 @@ impl History for Local {
         self.run(permit, move |reader| reader.node_spans(span))
     }
 
-    fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, (Vec<PathSpan>, bool)> {
+    fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, PathSpans> {
         self.run(permit, move |reader| reader.path_spans(span))
     }
 

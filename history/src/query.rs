@@ -10,7 +10,7 @@ use detect::Metric;
 use serde::Deserialize;
 use store::{
     EventFilter, EventRank, EventRow, FlowFilter, FlowHistory, FlowSelector, FlowSpans, Heat, HeatFilter,
-    Losses, NodeSpans, PassageRow, PathChanges, PathSpan, PathUses, QueueFilter, RateSpan, RecordingRow,
+    Losses, NodeSpans, PassageRow, PathChanges, PathSpans, PathUses, QueueFilter, RateSpan, RecordingRow,
     RecordingWindow, RollupFilter, Span, Traffic, TrafficQuery,
 };
 use tokio::sync::OwnedSemaphorePermit;
@@ -75,7 +75,7 @@ pub trait History: fmt::Debug + Send + Sync {
     fn nodes(&self, span: Span, permit: Permit) -> ResponseFuture<'_, NodeSpans>;
 
     /// Returns the paths of a time span, most used first, and whether there are more flows than the limit.
-    fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, (Vec<PathSpan>, bool)>;
+    fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, PathSpans>;
 
     /// Returns the path changes in a time span, at most `limit` changes and as many groups.
     fn path_changes(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathChanges>;

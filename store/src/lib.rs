@@ -149,7 +149,7 @@ pub use guard::VIEWS;
 pub use identity::{FileChange, FileIdentity};
 pub use losses::{DropKey, DropSum, LinkCount, Losses, ReporterLoss};
 pub use moved::MovedFiles;
-pub use path_spans::{PathSpan, PathTally, divided_note};
+pub use path_spans::{MovedFlows, PathSpan, PathSpans, PathTally, divided_note};
 pub use path_use::{
     ChangeGroup, ChangeTally, FlowSelector, Lifetime, PathChange, PathChanges, PathPart, PathUse, PathUses,
     UseTally, use_pieces,

@@ -4,7 +4,8 @@
 //! read as shorter rollups, down to minutes. The reports of a minute are one number: if the path changed in it, they count for
 //! the path at its end, and a note says how many such reports there are.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
+use std::mem;
 
 use collector::event::Nanos;
 use rusqlite::Connection;
@@ -34,12 +35,32 @@ pub struct PathSpan {
     pub last: Nanos,
 }
 
+/// The paths of a span of time.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PathSpans {
+    /// The paths by descending number of flows.
+    pub paths: Vec<PathSpan>,
+    /// The flows that took several paths.
+    pub moved: Vec<MovedFlows>,
+    /// There are more flows than the limit.
+    pub truncated: bool,
+}
+
+/// Flows that took the same paths, more than one, in a span of time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MovedFlows {
+    /// The paths, as ascending indexes into [`PathSpans::paths`].
+    pub paths: Vec<usize>,
+    /// Number of flows. Each of them is counted in all these paths.
+    pub flows: u64,
+}
+
 /// Accumulates the flows and reports of paths.
 #[derive(Debug)]
 pub struct PathTally {
     paths: Vec<PathSpan>,
-    /// The flows that were counted for a path, by its index, so that a flow counts once.
-    counted: HashSet<(FlowKey, usize), Seeded>,
+    /// The paths, by their indexes, for which a flow was counted.
+    counted: HashMap<FlowKey, Vec<usize>, Seeded>,
     /// Number of reports in minutes in which their flow changed its path.
     divided: u64,
     /// Number of reports of flows whose path was not known.
@@ -57,7 +78,7 @@ impl PathTally {
         });
         Self {
             paths: paths.collect(),
-            counted: HashSet::default(),
+            counted: HashMap::default(),
             divided: 0,
             unknown: 0,
         }
@@ -73,12 +94,15 @@ impl PathTally {
         };
         let begun = starts.partition_point(|(ts, _)| *ts <= from);
         let first = begun.saturating_sub(1).min(last);
+        let counted = self.counted.entry(flow).or_default();
         for i in first..=last {
             let index = starts[i].1;
             let next = starts.get(i + 1).map_or(Nanos::MAX, |(ts, _)| *ts);
-            let is_new = self.counted.insert((flow, index));
             let path = &mut self.paths[index];
-            path.flows += u64::from(is_new);
+            if !counted.contains(&index) {
+                counted.push(index);
+                path.flows += 1;
+            }
             path.last = path.last.max(next.min(to));
         }
         let path = &mut self.paths[starts[last].1];
@@ -88,14 +112,48 @@ impl PathTally {
         }
     }
 
-    /// Returns the paths that were used, by descending number of flows, and notes about what is not exact.
-    pub fn finish(mut self) -> (Vec<PathSpan>, Vec<String>) {
+    /// Returns the paths that were used and notes about what is not exact. `truncated` says that there are more flows.
+    pub fn finish(mut self, truncated: bool) -> (PathSpans, Vec<String>) {
         let mut notes = divided_note(self.divided);
         notes.extend(unknown_paths_note(self.unknown, "report"));
-        self.paths.retain(|path| path.flows > 0);
-        self.paths
-            .sort_by(|a, b| b.flows.cmp(&a.flows).then_with(|| a.path.cmp(&b.path)));
-        (self.paths, notes)
+        let mut order: Vec<usize> = (0..self.paths.len())
+            .filter(|index| self.paths[*index].flows > 0)
+            .collect();
+        order.sort_by(|a, b| {
+            let [a, b] = [a, b].map(|index| &self.paths[*index]);
+            b.flows.cmp(&a.flows).then_with(|| a.path.cmp(&b.path))
+        });
+        let mut places = vec![0; self.paths.len()];
+        for (place, index) in order.iter().enumerate() {
+            places[*index] = place;
+        }
+        let mut moved: BTreeMap<Vec<usize>, u64> = BTreeMap::new();
+        for indexes in self.counted.values().filter(|indexes| indexes.len() > 1) {
+            let mut taken: Vec<usize> = indexes.iter().map(|index| places[*index]).collect();
+            taken.sort_unstable();
+            *moved.entry(taken).or_default() += 1;
+        }
+        let moved = moved
+            .into_iter()
+            .map(|(paths, flows)| MovedFlows { paths, flows });
+        let paths = order.into_iter().map(|index| {
+            let PathSpan {
+                flows, reports, last, ..
+            } = self.paths[index];
+            let path = mem::take(&mut self.paths[index].path);
+            PathSpan {
+                path,
+                flows,
+                reports,
+                last,
+            }
+        });
+        let spans = PathSpans {
+            paths: paths.collect(),
+            moved: moved.collect(),
+            truncated,
+        };
+        (spans, notes)
     }
 }
 
@@ -111,11 +169,11 @@ pub fn divided_note(reports: u64) -> Vec<String> {
 }
 
 impl Reader {
-    /// Returns the paths of a time span, most used first, and whether there are more flows than the limit.
+    /// Returns the paths of a time span, most used first.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
-    pub fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), QueryError> {
+    pub fn path_spans(&self, span: Span) -> Result<PathSpans, QueryError> {
         self.with_retry(|| {
             let deadline = self.deadline();
             let flows = self.read_span_flows(span, None, &deadline)?;
@@ -137,9 +195,9 @@ impl Reader {
             }
             self.add_changed(span, &changed, &taken, &mut tally, &deadline)?;
             deadline.check()?;
-            let (paths, notes) = tally.finish();
+            let (spans, notes) = tally.finish(flows.truncated);
             self.remember_notes(&notes);
-            Ok((paths, flows.truncated))
+            Ok(spans)
         })
     }
 

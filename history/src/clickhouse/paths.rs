@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use export::record::Stream;
 use serde::Deserialize;
 use store::{
-    ChangeTally, FlowSelector, Lifetime, MAX_PATHS_PER_FLOW, PathChanges, PathPart, PathSpan, PathTally,
+    ChangeTally, FlowSelector, Lifetime, MAX_PATHS_PER_FLOW, PathChanges, PathPart, PathSpans, PathTally,
     PathUses, Paths, Piece, Span, UseTally, use_pieces,
 };
 use tokio::time::Instant;
@@ -103,8 +103,8 @@ impl Remote {
         }
     }
 
-    /// Reads the paths of a time span, and whether there are more flows than the limit.
-    pub(super) async fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), Failure> {
+    /// Reads the paths of a time span.
+    pub(super) async fn path_spans(&self, span: Span) -> Result<PathSpans, Failure> {
         let until = Instant::now() + self.limit;
         let about = self.about(Stream::Rollups);
         let statement = about.lifetimes(span, &self.path_tables());
@@ -126,9 +126,9 @@ impl Remote {
                 tally.add(key, &starts, from, to, reports);
             }
         }
-        let (ranked, inexact) = tally.finish();
+        let (spans, inexact) = tally.finish(truncated);
         notes::add(inexact);
-        Ok((ranked, truncated))
+        Ok(spans)
     }
 
     pub(super) async fn used_paths(&self, query: PathQuery) -> Result<PathUses, Failure> {

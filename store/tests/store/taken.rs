@@ -8,8 +8,8 @@ use collector::event::Basis;
 use collector::{Batch, Event, FlowOrder, FlowRow, Kind, Output as _, Rollup};
 use detect::Metric;
 use store::{
-    Config, FlowFilter, FlowSelector, FlowSpan, PathChange, PathSpan, PathUse, Period, Reader, Span, SpanSum,
-    Store,
+    Config, FlowFilter, FlowSelector, FlowSpan, MovedFlows, PathChange, PathSpan, PathSpans, PathUse, Period,
+    Reader, Span, SpanSum, Store,
 };
 use testkit::records::{Dir, SECOND, START, bare, flow};
 use testkit::rng::Rng;
@@ -219,7 +219,7 @@ fn found_flows(reader: &Reader, span: Span, id: Option<u64>) -> Vec<FlowSpan> {
 }
 
 /// Each minute of a flow counts for the path at its end; the flow took all paths that it had in one of its minutes.
-fn expected_paths(truths: &[Truth], from: u64, to: u64) -> Vec<PathSpan> {
+fn expected_paths(truths: &[Truth], from: u64, to: u64) -> PathSpans {
     let mut paths: BTreeMap<Vec<u32>, (BTreeSet<usize>, u64, u64)> = BTreeMap::new();
     for (number, truth) in truths.iter().enumerate() {
         for (minute, count) in truth.minutes(from, to) {
@@ -232,17 +232,34 @@ fn expected_paths(truths: &[Truth], from: u64, to: u64) -> Vec<PathSpan> {
             paths.get_mut(taken.last().unwrap().2).unwrap().1 += count;
         }
     }
-    let mut paths: Vec<PathSpan> = paths
-        .into_iter()
-        .map(|(path, (flows, reports, last))| PathSpan {
-            path,
-            flows: flows.len() as u64,
-            reports,
-            last,
-        })
-        .collect();
-    paths.sort_by(|a, b| b.flows.cmp(&a.flows).then_with(|| a.path.cmp(&b.path)));
-    paths
+    let mut paths: Vec<_> = paths.into_iter().collect();
+    paths.sort_by(|(path_a, (a, ..)), (path_b, (b, ..))| {
+        b.len().cmp(&a.len()).then_with(|| path_a.cmp(path_b))
+    });
+    let mut moved: BTreeMap<Vec<usize>, u64> = BTreeMap::new();
+    for number in 0..truths.len() {
+        let has_flow = |index: &usize| paths[*index].1.0.contains(&number);
+        let taken: Vec<usize> = (0..paths.len()).filter(has_flow).collect();
+        if taken.len() > 1 {
+            *moved.entry(taken).or_default() += 1;
+        }
+    }
+    PathSpans {
+        paths: paths
+            .into_iter()
+            .map(|(path, (flows, reports, last))| PathSpan {
+                path,
+                flows: flows.len() as u64,
+                reports,
+                last,
+            })
+            .collect(),
+        moved: moved
+            .into_iter()
+            .map(|(paths, flows)| MovedFlows { paths, flows })
+            .collect(),
+        truncated: false,
+    }
 }
 
 /// The time of each path in the flow's minutes, and its part of their reports.
@@ -309,16 +326,14 @@ fn compare(reader: &Reader, truths: &[Truth], (from, to): (u64, u64), rng: &mut 
         let one = found_flows(reader, span, Some(expected.flow.id()));
         assert_eq!(one, std::slice::from_ref(expected), "{at_ends}");
     }
-    let (mut paths, truncated) = reader.path_spans(span).unwrap();
+    let mut paths = reader.path_spans(span).unwrap();
     let mut expected = expected_paths(truths, from, to);
     if span.pieces().iter().any(|piece| piece.interval > 60) {
         // The ends of longer rollups are rounded.
-        paths
-            .iter_mut()
-            .chain(&mut expected)
-            .for_each(|path| path.last = 0);
+        let all = paths.paths.iter_mut().chain(&mut expected.paths);
+        all.for_each(|path| path.last = 0);
     }
-    assert_eq!((paths, truncated), (expected, false), "{at_ends}");
+    assert_eq!(paths, expected, "{at_ends}");
     let changes = |flows: &FlowSelector| {
         let mut changes = reader.path_changes(span, flows, 10_000).unwrap().changes;
         changes.sort_by_key(|change| (change.ts, change.flow));
@@ -434,12 +449,12 @@ fn a_state_shows_the_path_since_the_flow_began_if_no_event_does() {
         reports,
         last: at(18),
     };
-    let found = reader.path_spans(Span::new(at(0), at(18))).unwrap();
-    assert_eq!(found, (vec![path(3, 8)], false), "the state is later");
-    let found = reader.path_spans(Span::new(at(3), at(20))).unwrap();
+    let paths_of = |from, to| reader.path_spans(Span::new(at(from), at(to))).unwrap().paths;
+    assert_eq!(paths_of(0, 18), [path(3, 8)], "the state is later");
+    let found = paths_of(3, 20);
     let [mut first, mut second] = [path(2, 170), path(3, 10)];
     (first.last, second.last) = (at(20), at(20));
-    assert_eq!(found, (vec![first, second], false));
+    assert_eq!(found, [first, second]);
 }
 
 #[test]
@@ -461,7 +476,7 @@ fn a_path_in_a_file_that_was_deleted_is_unknown_and_said_to_be() {
     let ask = || {
         let reader = Reader::open(dir.path()).unwrap();
         let flow_path = found_flows(&reader, span, None).remove(0).path;
-        let paths = reader.path_spans(span).unwrap().0.len();
+        let paths = reader.path_spans(span).unwrap().paths.len();
         let uses = reader.path_uses(span, &selector(1), 10).unwrap().uses.remove(0);
         let notes = reader
             .notes()

@@ -90,7 +90,7 @@ const QUESTIONS: [(&str, Question); 15] = [
         reader.node_spans(span).map(|nodes| nodes.series.len())
     }),
     ("paths", |reader, span| {
-        reader.path_spans(span).map(|(paths, _)| paths.len())
+        reader.path_spans(span).map(|spans| spans.paths.len())
     }),
     ("path changes", |reader, span| {
         reader
