@@ -64,7 +64,7 @@ fmt:             ## format everything
 	cd ui && npm run format
 
 docs:            ## regenerate the reference pages
-	UPDATE_REFERENCE=1 cargo test --profile gate -p hopwise -p hopwise-api -p hopwise-config -p hopwise-lab -p hopwise-experiments -p hopwise-p4runtime -p hopwise-switch-role reference
+	UPDATE_REFERENCE=1 cargo test --profile gate -p hopwise -p hopwise-api -p hopwise-config -p hopwise-lab -p hopwise-bench -p hopwise-experiments -p hopwise-p4runtime -p hopwise-switch-role reference
 	scripts/build-python-client
 
 clean:           ## remove the build output

@@ -12,6 +12,7 @@ mod encode;
 mod export;
 mod fanout;
 mod fastpath;
+mod grid;
 mod harness;
 mod join;
 mod kernel;
@@ -53,12 +54,13 @@ use terminal::units;
   hopwise bench fastpath-6x8-1k fastpath-6x8-100k
   hopwise bench --all --json > figures.jsonl
   hopwise bench --page figures.jsonl > figures.md
+  hopwise bench --bars figures.jsonl                    which bars the figures meet and miss, and why
   hopwise bench peers collector.o --port 54321          another project's XDP program on the same reports
   hopwise bench store-insert --runs 3 --seconds 5"
 )]
 pub(crate) struct Args {
     /// Cases to run; or `peers` and the files of other projects' XDP programs, to compare them with hopwise on the same reports
-    #[arg(value_name = "NAME", required_unless_present_any = ["list", "all", "page"])]
+    #[arg(value_name = "NAME", required_unless_present_any = ["list", "all", "page", "bars"])]
     names: Vec<String>,
 
     /// Run every case
@@ -72,6 +74,11 @@ pub(crate) struct Args {
     /// Measure nothing: make the page of the outcomes in this file (of --json), with ratios and bars
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "all", "list", "json"])]
     page: Option<PathBuf>,
+
+    /// Measure nothing: compare the outcomes in this file (of --json) with the bars; exit code 1 if one is missed without a known
+    /// reason
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "all", "list", "json", "page"])]
+    bars: Option<PathBuf>,
 
     /// With `peers`: the UDP port on which their programs expect reports
     #[arg(long, value_name = "PORT", default_value_t = 32_766)]
@@ -120,10 +127,12 @@ const CASES: &[Case] = cases! {
     fastpath::collect, "fastpath-6x8-100k", "100,000 flows in the order in which their state was created";
     fastpath::collect, "fastpath-6x8-1m", "the same, 1,000,000 flows";
     fastpath::collect, "fastpath-1x1-1k", "1 hop of 1 item, 1,000 flows";
+    fastpath::collect, "fastpath-3x3-1k", "3 hops of 3 items: node, hop latency, queue";
     fastpath::collect, "fastpath-6x4-1k", "6 hops of 4 items";
     fastpath::collect, "fastpath-8x8-1k", "8 hops of 8 items";
     fastpath::collect, "fastpath-12x8-1k", "12 hops of 8 items";
     fastpath::collect, "fastpath-16x8-1k", "16 hops of 8 items";
+    grid::run, "fastpath-grid", "1 to 16 hops of 1 to 8 items: the shape furthest above a line through the smallest and the largest";
     fastpath::collect, "fastpath-6x8-change", "a change event with every report";
     fastpath::collect, "fastpath-6x8-1k-jitter", "values that vary below every threshold";
     fastpath::collect, "fastpath-6x8-1k-rule", "one rule, never true";
@@ -135,8 +144,9 @@ const CASES: &[Case] = cases! {
     fastpath::collect, "fastpath-tr05-6x8-1k", "Telemetry Report 0.5, INT 0.5";
     fastpath::collect, "fastpath-mx21-6x8-1k", "INT-MX 2.1, one report per node, joined into paths";
     fastpath::collect, "fastpath-postcard-6x3-1k", "postcards of 3 items, one per node, joined into paths";
-    fanout::run, "fanout-2", "one reporter over two workers, 1,000 flows, compared with one worker: CPU time per report";
+    fanout::run, "fanout-2", "one reporter over two workers, 1,000 flows, compared with one worker and with two threads that share nothing: CPU time per report";
     fanout::run, "fanout-2-100k", "the same, 100,000 flows in random order";
+    fanout::limit, "fanout-limit", "the limit of the machine for fanout-2: two threads that share nothing, with a worker each";
     join::run, "sf-join", "SF-INT reports joined into paths of 5 nodes, 1,000 flows: per report";
     join::run, "sf-join-100k", "the same, 100,000 flows";
     switch::run, "switch-transit", "an INT-MD 2.1 transit switch adds its record, in process: per packet";
@@ -168,12 +178,14 @@ const CASES: &[Case] = cases! {
     dta::translate, "dta-append-16", "the same, sixteen in each report";
     dta::translate, "dta-sketch-merge", "DTA translator: 64 columns of a Count-Min sketch merged, compared with a copy";
     dta::respond, "rdma-key-write", "RoCEv2 responder: random slots in 4 GiB, compared with a plain loop";
-    dta::respond, "rdma-append", "RoCEv2 responder: blocks in order, compared with a plain loop";
+    dta::respond, "rdma-append", "RoCEv2 responder: blocks of 304 bytes in order, compared with a plain loop";
+    dta::respond, "rdma-append-80", "the same, blocks of 80 bytes";
     rdma_kernel::respond, "rdma-xdp-key-write", "RoCEv2 responder in the kernel: a slot of 24 bytes (root)";
     rdma_kernel::respond, "rdma-xdp-append", "the same: a block of 304 bytes (root)";
     dta::query, "dta-query", "keys of a 4 GiB store, N = 2, in batches";
     dta::query, "dta-query-cold", "the same, one key at a time";
-    dta::follow, "dta-follow", "entries of a list read and checked, compared with a copy";
+    dta::follow, "dta-follow", "entries of a list read and checked, 16 of 4 bytes in a block, compared with a copy";
+    dta::follow, "dta-follow-4", "the same, 4 entries in a block";
     dta_live::live, "dta-live", "DTA over veth: reporter, translator, responder; Key-Write, N = 2 (root)";
     store::insert, "store-insert", "events into the store, committed, per event";
     store::query, "store-query", "the events of one flow in a time range, out of 2 M";
@@ -216,6 +228,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Some(path) = &args.page {
         return print(&page_of(path)?).map(|()| ExitCode::SUCCESS);
     }
+    if let Some(path) = &args.bars {
+        let report = page::report(&outcomes_in(path)?).map_err(|error| unusable(path, &error))?;
+        print(&report.text)?;
+        return Ok(ExitCode::from(u8::from(report.unexplained > 0)));
+    }
     let plan = Plan {
         runs: args.runs,
         each: Duration::from_secs_f64(args.seconds),
@@ -249,21 +266,32 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the names and descriptions of all cases.
+/// Returns the names and descriptions of all cases, with the comparisons with other projects' programs at the end.
 fn described() -> Vec<(&'static str, &'static str)> {
-    CASES.iter().map(|case| (case.name, case.about)).collect()
+    CASES
+        .iter()
+        .map(|case| (case.name, case.about))
+        .chain(peers::described())
+        .collect()
 }
 
 fn page_of(path: &Path) -> Result<String, CliError> {
-    let named = path.display();
-    let outcomes = fs::read_to_string(path).map_err(|error| {
+    page::page(&outcomes_in(path)?, &described()).map_err(|error| unusable(path, &error))
+}
+
+/// Reads a file of outcomes.
+fn outcomes_in(path: &Path) -> Result<String, CliError> {
+    fs::read_to_string(path).map_err(|error| {
         CliError::io(
-            format!("cannot read {named}"),
+            format!("cannot read {}", path.display()),
             error,
             "make it: hopwise bench --all --json > FILE",
         )
-    })?;
-    page::page(&outcomes, &described()).map_err(|error| CliError::new(format!("{named}: {error}")))
+    })
+}
+
+fn unusable(path: &Path, error: &str) -> CliError {
+    CliError::new(format!("{}: {error}", path.display()))
 }
 
 /// Finds the cases with these names, in the given order.

@@ -1,15 +1,18 @@
-//! Generates the page of measured figures, ratios and verdicts from the output of `hopwise bench --all --json`.
+//! Generates the page of measured figures, ratios, verdicts and reasons from the output of `hopwise bench --all --json`, and
+//! compares such output with the bars.
 
 mod bars;
+mod outcomes;
+mod verdict;
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
-
-use serde_json::Value;
 
 #[cfg(test)]
 pub(crate) use bars::names as bar_names;
-use bars::{Bar, bar_of};
+use bars::{Goal, bars_of};
+use outcomes::Outcomes;
+pub(crate) use verdict::report;
+use verdict::{Verdict, compare};
 
 /// Name and description of a case.
 type Case = (&'static str, &'static str);
@@ -17,20 +20,10 @@ type Case = (&'static str, &'static str);
 /// Renders the page of `outcomes`, one JSON object per line, in the order of `cases`. The error names a line that is no
 /// outcome.
 pub(crate) fn page(outcomes: &str, cases: &[Case]) -> Result<String, String> {
-    let mut found = HashMap::new();
-    for (at, line) in outcomes
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-    {
-        let outcome = serde_json::from_str::<Value>(line).ok().and_then(Figure::read);
-        let (name, figure) =
-            outcome.ok_or_else(|| format!("line {}: no outcome of `hopwise bench`", at + 1))?;
-        found.insert(name, figure);
-    }
+    let outcomes = Outcomes::read(outcomes)?;
     let mut out = String::from(HEAD);
-    let machines = machines(&found);
-    conditions(&found, &machines, &mut out);
+    let machines = outcomes.machines();
+    conditions(&outcomes, &machines, &mut out);
     let mut titles: Vec<&str> = Vec::new();
     for (name, _) in cases {
         if !titles.contains(&section(name)) {
@@ -39,9 +32,11 @@ pub(crate) fn page(outcomes: &str, cases: &[Case]) -> Result<String, String> {
     }
     for title in titles {
         let _ = write!(out, "\n## {title}\n\n{COLUMNS}");
-        for case in cases.iter().filter(|(name, _)| section(name) == title) {
-            row(*case, &found, &machines, &mut out);
+        let cases = cases.iter().filter(|(name, _)| section(name) == title);
+        for case in cases.clone() {
+            row(*case, &outcomes, &machines, &mut out);
         }
+        reasons(cases.map(|(name, _)| *name), &outcomes, &mut out);
     }
     Ok(out)
 }
@@ -52,50 +47,10 @@ const HEAD: &str = "\
 Made by `hopwise bench --page` from [performance.jsonl](performance.jsonl), the output of `hopwise bench --all --json` on one machine. The same commands make the page of your machine.
 
 Each figure is the median of the runs, in ns per operation, with the fastest and the slowest run. A *ratio* compares with another case or with a plain loop in the same run: ratios carry over to other machines, figures do not. The *bar* is the goal; the
-table marks each miss. (busy): other programs used more than a tenth of a core meanwhile, so that the figure may be too high. For anything not in these tables, see the [notes](performance.md).
+table marks each miss, and the lines below it say why. (busy): other programs used more than a tenth of a core meanwhile, so that the figure may be too high. For anything not in these tables, see the [notes](performance.md).
 ";
 
 const COLUMNS: &str = "| case | measures | ns (range) | ratio | bar |\n| --- | --- | --- | --- | --- |\n";
-
-struct Figure {
-    median: f64,
-    range: (f64, f64),
-    busy: bool,
-    conditions: Value,
-}
-
-impl Figure {
-    fn read(outcome: Value) -> Option<(String, Self)> {
-        let figure = Self {
-            median: outcome.get("median")?.as_f64()?,
-            range: (outcome.get("min")?.as_f64()?, outcome.get("max")?.as_f64()?),
-            busy: outcome.get("busy")?.as_bool()?,
-            conditions: outcome.get("conditions")?.clone(),
-        };
-        Some((outcome.get("name")?.as_str()?.to_owned(), figure))
-    }
-
-    fn machine(&self) -> String {
-        let [cpu, cores, kernel] = ["cpu", "cores", "kernel"].map(|name| match self.conditions.get(name) {
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-            None => String::new(),
-        });
-        format!("{cpu}, {cores} cores, Linux {kernel}")
-    }
-
-    fn condition(&self, name: &str) -> Option<f64> {
-        self.conditions.get(name)?.as_f64()
-    }
-}
-
-/// Returns the distinct machines of the outcomes, sorted.
-fn machines(found: &HashMap<String, Figure>) -> Vec<String> {
-    let mut machines: Vec<String> = found.values().map(Figure::machine).collect();
-    machines.sort();
-    machines.dedup();
-    machines
-}
 
 /// Returns the mark of a row's machine: a letter if the outcomes are from several machines, otherwise nothing.
 fn mark(machines: &[String], machine: &str) -> String {
@@ -109,16 +64,12 @@ fn mark(machines: &[String], machine: &str) -> String {
 }
 
 /// Writes the names and the load of the machines.
-fn conditions(found: &HashMap<String, Figure>, machines: &[String], out: &mut String) {
+fn conditions(outcomes: &Outcomes, machines: &[String], out: &mut String) {
     let named: Vec<String> = machines
         .iter()
         .map(|machine| format!("{}{machine}", mark(machines, machine)))
         .collect();
-    let loads = found
-        .values()
-        .filter_map(|figure| figure.condition("load_average"));
-    let least = loads.clone().fold(f64::INFINITY, f64::min);
-    let most = loads.fold(0.0, f64::max);
+    let (least, most) = outcomes.loads();
     let _ = writeln!(
         out,
         "\nMachine: {}; load average {least:.1} to {most:.1}.",
@@ -144,6 +95,7 @@ fn section(name: &str) -> &'static str {
         ("udp", "Receiving"),
         ("rx", "Receiving"),
         ("xdp", "In the kernel"),
+        ("peer", "Compared with another collector"),
         ("rdma-xdp", "In the kernel"),
         ("dta", "Direct Telemetry Access"),
         ("rdma", "Direct Telemetry Access"),
@@ -158,91 +110,64 @@ fn section(name: &str) -> &'static str {
         .map_or("Others", |(_, title)| title)
 }
 
-fn row((name, about): Case, found: &HashMap<String, Figure>, machines: &[String], out: &mut String) {
-    let Some(figure) = found.get(name) else {
-        let _ = writeln!(out, "| `{name}` | {about} | not measured | | |");
-        return;
-    };
-    let (least, most) = figure.range;
-    let busy = if figure.busy { " (busy)" } else { "" };
-    let _ = write!(
-        out,
-        "| `{name}` | {about} | {}{} ({} to {}){busy} |",
-        mark(machines, &figure.machine()),
-        short(figure.median),
-        short(least),
-        short(most)
-    );
-    match bar_of(name) {
-        Some(bar) => compare(figure, bar, found, out),
-        None => out.push_str(" | |\n"),
+fn row((name, about): Case, outcomes: &Outcomes, machines: &[String], out: &mut String) {
+    let _ = write!(out, "| `{name}` | {about} | ");
+    match outcomes.figure(name) {
+        Some(figure) => {
+            let (least, most) = figure.range;
+            let _ = write!(
+                out,
+                "{}{} ({} to {}){} |",
+                mark(machines, &figure.machine()),
+                short(figure.median),
+                short(least),
+                short(most),
+                if figure.busy { " (busy)" } else { "" },
+            );
+        }
+        None => out.push_str("not measured |"),
+    }
+    let mut values = Vec::new();
+    let mut goals = Vec::new();
+    for bar in bars_of(name) {
+        let comparison = compare(bar, outcomes);
+        let verdict = match comparison.verdict {
+            Verdict::Missed => "**missed**",
+            other => other.word(),
+        };
+        goals.push(format!("{}: {verdict}", comparison.wanted));
+        // The median is in the column before.
+        if !matches!(bar.goal, Goal::Most(_)) && !comparison.value.is_empty() {
+            values.push(comparison.value);
+        }
+    }
+    if goals.is_empty() {
+        out.push_str(" | |\n");
+    } else {
+        let _ = writeln!(out, " {} | {} |", values.join("; "), goals.join("; "));
     }
 }
 
-/// Returns the median of a case in ns, if it was measured on this machine.
-fn median_on(found: &HashMap<String, Figure>, case: &str, machine: &str) -> Option<f64> {
-    found
-        .get(case)
-        .filter(|other| other.machine() == machine)
-        .map(|other| other.median)
-}
-
-/// Writes the ratio and the verdict of a case with a goal.
-fn compare(figure: &Figure, bar: &Bar, found: &HashMap<String, Figure>, out: &mut String) {
-    let machine = figure.machine();
-    let (value, ratio, wanted) = match *bar {
-        Bar::Times { case, most } => {
-            let times = median_on(found, case, &machine).map(|other| figure.median / other);
-            (
-                times,
-                times.map(|times| format!("{times:.2} × `{case}`")),
-                format!("at most {most} ×"),
-            )
+/// Writes why the cases of a section miss their bars. Cases with the same reason share a line.
+fn reasons(cases: impl Iterator<Item = &'static str>, outcomes: &Outcomes, out: &mut String) {
+    let mut lines: Vec<(&str, Vec<String>)> = Vec::new();
+    for bar in cases.flat_map(bars_of) {
+        let Some(reason) = bar.reason else { continue };
+        if compare(bar, outcomes).verdict != Verdict::Missed {
+            continue;
         }
-        Bar::More { case, most } => {
-            let more = median_on(found, case, &machine).map(|other| figure.median - other);
-            (
-                more,
-                more.map(|more| format!("{more:+.1} ns to `{case}`")),
-                format!("at most {most} ns more"),
-            )
+        let name = format!("`{}`", bar.case);
+        match lines.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(name),
+            None => lines.push((reason, vec![name])),
         }
-        Bar::Share {
-            condition,
-            what,
-            least,
-        } => {
-            let share = figure.condition(condition);
-            (
-                share,
-                share.map(|share| format!("{share:.2} × {what}")),
-                format!("at least {least} ×"),
-            )
-        }
-        Bar::Of {
-            condition,
-            what,
-            most,
-        } => {
-            let value = figure.condition(condition);
-            (
-                value,
-                value.map(|value| format!("{value:.1} {what}")),
-                format!("at most {most}"),
-            )
-        }
-        Bar::Most(most) => (
-            Some(figure.median),
-            Some(String::new()),
-            format!("at most {} ns", short(most)),
-        ),
-    };
-    let verdict = match value.map(|value| bar.is_met(value)) {
-        Some(true) => "met",
-        Some(false) => "**missed**",
-        None => "not measured",
-    };
-    let _ = writeln!(out, " {} | {wanted}: {verdict} |", ratio.unwrap_or_default());
+    }
+    if !lines.is_empty() {
+        out.push_str("\nWhy bars are missed:\n\n");
+    }
+    for (reason, names) in lines {
+        let _ = writeln!(out, "- {}: {reason}", names.join(", "));
+    }
 }
 
 /// Formats a time with three digits.
@@ -259,7 +184,8 @@ fn short(ns: f64) -> String {
 mod tests {
     use super::*;
 
-    fn outcome(name: &str, median: f64, conditions: &str) -> String {
+    /// Returns a line of an outcome; `conditions` begins with a comma if it is not empty.
+    pub(super) fn outcome(name: &str, median: f64, conditions: &str) -> String {
         format!(
             r#"{{"name":"{name}","median":{median},"min":1,"max":20000,"busy":false,"conditions":{{"cpu":"C","cores":2,"kernel":"6","load_average":0.5{conditions}}}}}"#
         )
@@ -278,14 +204,23 @@ mod tests {
             ("fastpath-6x8-100k", outcome("fastpath-6x8-100k", 100.0, "")),
             (
                 "fastpath-6x8-100k-shuffled",
-                outcome("fastpath-6x8-100k-shuffled", 125.0, ""),
+                outcome("fastpath-6x8-100k-shuffled", 135.0, ""),
             ),
             (
                 "fastpath-6x8-1m-shuffled",
                 outcome("fastpath-6x8-1m-shuffled", 125.0, ""),
             ),
             ("fastpath-6x8-1k-rule", outcome("fastpath-6x8-1k-rule", 86.0, "")),
-            ("fanout-2", outcome("fanout-2", 50.0, r#","speedup":1.69"#)),
+            ("fanout-2", outcome("fanout-2", 50.0, r#","of_limit":0.89"#)),
+            (
+                "peer-6x8-1k",
+                outcome(
+                    "peer-6x8-1k",
+                    400.0,
+                    r#","peer_to_hopwise":5.99,"peer_to_hopwise_kernel":3.5"#,
+                ),
+            ),
+            ("replay", outcome("replay", 105.0, "")),
             ("store-insert", outcome("store-insert", 1000.4, "")),
         ];
         let cases: Vec<Case> = outcomes
@@ -305,11 +240,11 @@ mod tests {
         let range = "(1.00 to 20,000)";
         assert_eq!(
             end("fastpath-6x8-100k-shuffled"),
-            format!("125 {range} | 1.25 × `fastpath-6x8-100k` | at most 1.25 ×: met |")
+            format!("135 {range} | 1.35 × `fastpath-6x8-100k` | at most 1.35 ×: met |")
         );
         assert_eq!(
             end("fastpath-6x8-1m-shuffled"),
-            format!("125 {range} |  | at most 1.25 ×: not measured |")
+            format!("125 {range} |  | at most 1.5 ×: not measured |")
         );
         assert_eq!(
             end("fastpath-6x8-1k-rule"),
@@ -317,11 +252,45 @@ mod tests {
         );
         assert_eq!(
             end("fanout-2"),
-            format!("50.0 {range} | 1.69 × one worker | at least 1.7 ×: **missed** |")
+            format!("50.0 {range} | 0.89 × two threads that share nothing | at least 0.9 ×: **missed** |")
+        );
+        assert_eq!(
+            end("peer-6x8-1k"),
+            format!(
+                "400 {range} | 5.99 × hopwise in user space; 3.50 × hopwise in the kernel \
+                 | at least 6 × hopwise in user space: **missed**; at least 3.5 × hopwise in the kernel: met |"
+            )
         );
         assert_eq!(end("fastpath-6x8-1k"), format!("80.0 {range} | | |"));
-        assert!(line(&page, "live-new-flows").contains("not measured"));
+        assert_eq!(
+            end("live-new-flows"),
+            "not measured |  | at most 10,000 ns: not measured |"
+        );
         assert!(page.contains("Machine: C, 2 cores, Linux 6; load average 0.5 to 0.5."));
+    }
+
+    #[test]
+    fn the_reasons_of_missed_bars_are_below_the_table() {
+        let lines = [
+            outcome("fastpath-6x8-1k", 100.0, ""),
+            outcome("fastpath-mx21-6x8-1k", 340.0, ""),
+            outcome("fastpath-tr05-6x8-1k", 320.0, ""),
+            outcome("replay", 120.0, ""),
+        ]
+        .join("\n");
+        let names = [
+            "fastpath-6x8-1k",
+            "fastpath-mx21-6x8-1k",
+            "fastpath-tr05-6x8-1k",
+            "replay",
+        ];
+        let page = page(&lines, &names.map(|name| (name, "it"))).unwrap();
+        let (_, reasons) = page.split_once("\nWhy bars are missed:\n\n").unwrap();
+        assert!(
+            reasons.starts_with("- `fastpath-mx21-6x8-1k`, `fastpath-tr05-6x8-1k`: The fast read"),
+            "{reasons}"
+        );
+        assert!(!reasons.contains("replay"), "a met bar: {reasons}");
     }
 
     #[test]
@@ -337,7 +306,7 @@ mod tests {
             page.contains("Machine: A: C, 2 cores, Linux 6; B: D, 2 cores, Linux 6; load"),
             "{page}"
         );
-        assert!(line(&page, name).contains("| A: 125 (1.00 to 20,000) |  | at most 1.25 ×: not measured |"));
+        assert!(line(&page, name).contains("| A: 125 (1.00 to 20,000) |  | at most 1.35 ×: not measured |"));
         assert!(line(&page, base).contains("| B: 100 "));
     }
 

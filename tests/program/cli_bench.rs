@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::{self, TempDir, hopwise, skipped, text};
 
 /// The cases named in the documentation.
-const PUBLISHED: [&str; 59] = [
+const PUBLISHED: [&str; 64] = [
     "fastpath-6x8-1k",
     "fastpath-6x8-100k-shuffled",
     "fastpath-6x8-1m-shuffled",
@@ -13,6 +13,8 @@ const PUBLISHED: [&str; 59] = [
     "fastpath-6x8-100k",
     "fastpath-6x8-1m",
     "fastpath-1x1-1k",
+    "fastpath-3x3-1k",
+    "fastpath-grid",
     "fastpath-6x4-1k",
     "fastpath-8x8-1k",
     "fastpath-12x8-1k",
@@ -28,6 +30,7 @@ const PUBLISHED: [&str; 59] = [
     "fastpath-tr05-6x8-1k",
     "fastpath-mx21-6x8-1k",
     "fastpath-postcard-6x3-1k",
+    "fanout-limit",
     "sf-join",
     "switch-transit",
     "switch-sf-transit",
@@ -51,11 +54,13 @@ const PUBLISHED: [&str; 59] = [
     "dta-sketch-merge",
     "rdma-key-write",
     "rdma-append",
+    "rdma-append-80",
     "rdma-xdp-key-write",
     "rdma-xdp-append",
     "dta-query",
     "dta-query-cold",
     "dta-follow",
+    "dta-follow-4",
     "dta-live",
     "store-insert",
     "store-query",
@@ -130,7 +135,7 @@ fn plausible(outcome: &Value) {
         let half = found.is_some_and(|found| (0.4..0.6).contains(&found));
         assert!(half, "half of the keys are there: {outcome}");
     }
-    if ["rdma-key-write", "rdma-append"].contains(&name) {
+    if ["rdma-key-write", "rdma-append", "rdma-append-80"].contains(&name) {
         assert!(
             outcome["conditions"]["of_baseline"].as_f64() > Some(0.0),
             "{outcome}"
@@ -168,6 +173,13 @@ fn plausible(outcome: &Value) {
             outcome["conditions"]["api_ms_median"].as_f64() > Some(0.0),
             "{outcome}"
         );
+    }
+    if name == "fastpath-grid" {
+        assert_eq!(outcome["conditions"]["cells"], 49, "{outcome}");
+        assert!(outcome["conditions"]["worst_cell"].is_string(), "{outcome}");
+    }
+    if name.starts_with("fanout-") {
+        assert!(outcome["conditions"]["of_limit"].as_f64() > Some(0.0), "{outcome}");
     }
     if name == "fastpath-6x8-change" {
         assert!(
@@ -234,6 +246,39 @@ fn the_latency_of_int_is_measured_through_processes_of_switches() {
         tasks.len() == 3 && tasks[2].starts_with("source and sink,"),
         "{table}"
     );
+}
+
+#[test]
+fn bars_of_a_file_are_compared_and_one_missed_without_a_reason_is_the_exit_code() {
+    let published = hopwise(["bench", "--bars", "docs/reference/performance.jsonl"]);
+    assert_eq!(published.code, Some(0), "{}", published.stderr);
+    let line = published
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("replay "))
+        .unwrap();
+    for part in ["× fastpath-6x8-1k", "at most 1.3 ×", "  missed", "read()"] {
+        assert!(line.contains(part), "{line}");
+    }
+    let dir = TempDir::new();
+    let file = dir.join("figures.jsonl");
+    let outcome = r#"{"name":"live-new-flows","median":10001,"min":1,"max":20000,"busy":false,"conditions":{}}"#;
+    std::fs::write(&file, outcome).unwrap();
+    let missed = hopwise(["bench", "--bars", text(&file)]);
+    assert_eq!(missed.code, Some(1), "{}", missed.stderr);
+    assert!(
+        missed
+            .stdout
+            .contains("0 met, 1 missed (1 without a known reason)"),
+        "{}",
+        missed.stdout
+    );
+    std::fs::write(&file, outcome.replace("10001", "10000")).unwrap();
+    assert_eq!(hopwise(["bench", "--bars", text(&file)]).code, Some(0));
+    std::fs::write(&file, "{}").unwrap();
+    let refused = hopwise(["bench", "--bars", text(&file)]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("line 1: no outcome"), "{}", refused.stderr);
 }
 
 #[test]
@@ -311,7 +356,13 @@ fn a_peer_runs_on_the_reports_of_our_cases_and_one_that_reads_none_is_shown_as_s
         .collect();
     assert_eq!(
         names,
-        ["peer-6x8-1k", "peer-6x8-100k", "peer-6x8-change", "peer-1x1-1k"]
+        [
+            "peer-6x8-1k",
+            "peer-6x8-100k",
+            "peer-6x8-change",
+            "peer-1x1-1k",
+            "peer-3x3-1k"
+        ]
     );
     for outcome in &outcomes {
         let conditions = &outcome["conditions"];

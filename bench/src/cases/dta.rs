@@ -188,7 +188,7 @@ fn copying(plan: &Plan) -> Result<f64, Failure> {
     Ok(1.0 / median(times))
 }
 
-/// Measures the responder from frames in memory to bytes in a region (`rdma-key-write`, `rdma-append`).
+/// Measures the responder from frames in memory to bytes in a region (`rdma-key-write`, `rdma-append…`).
 pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let case = workload(CASES, name, |case| case.name)?;
     let memory = Arc::new(Region::anonymous(bytes(plan), true).map_err(failed)?);
@@ -301,12 +301,13 @@ pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
     Ok(Outcome::new(name, times, conditions))
 }
 
-/// Measures a reader of a list of tagged batches, from the oldest to the newest, repeatedly (`dta-follow`).
+/// Measures a reader of a list of tagged batches, from the oldest to the newest, repeatedly (`dta-follow…`).
 pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let entries = if plan.each < SHORT { 1 << 16 } else { LIST_ENTRIES };
-    let mut pipeline = Pipeline::new(&[append_store(1, entries, 16)])?;
-    let mut reports = Reports::append_to(16, 0).map_err(unwritten)?;
-    for _ in 0..entries / (16 * BURST as u64) {
+    let batch: u16 = if name.ends_with("-4") { 4 } else { 16 };
+    let mut pipeline = Pipeline::new(&[append_store(1, entries, batch)])?;
+    let mut reports = Reports::append_to(batch.into(), 0).map_err(unwritten)?;
+    for _ in 0..entries / (u64::from(batch) * BURST as u64) {
         pipeline.translate(reports.burst());
         pipeline.deliver();
     }

@@ -1,13 +1,15 @@
-//! Cases `fanout-2…`: the reports of one reporter distributed over two workers, compared with one worker. The input's thread
-//! and the workers' threads run as in `hopwise run`, fed from memory.
+//! Cases `fanout-…`: the reports of one reporter distributed over two workers, compared with one worker, and with two threads that
+//! share nothing, which is the limit of the machine. The input's thread and the workers' threads run as in `hopwise run`, fed from
+//! memory.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nic::source::Packet;
 use testkit::workload::collector::{BURST, CASES, Case};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, median, median_of};
+use super::harness::{Conditions, Failure, Outcome, Plan, median, median_of, panicked};
 use super::workers::{self, Processed};
 use experiments::machine::on_core;
 use terminal::CliError;
@@ -31,54 +33,111 @@ impl Costs {
     }
 }
 
+/// Measures two workers, and compares them with one worker and with the machine's limit (`fanout-2…`).
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let flows = if name.ends_with("100k") { 100_000 } else { 1_000 };
-    let case = Case {
-        flows: plan.flows(flows),
-        ..CASES[0]
-    };
-    let feed = case.feed();
-    let payloads: Vec<&[u8]> = feed.payloads().collect();
-    let mut ones = Vec::new();
-    let mut twos = Vec::new();
-    let mut speedups = Vec::new();
-    let mut datagrams = 0;
-    let mut dropped = 0;
-    // Both are measured in each run, so that a change of the machine's speed affects both.
-    for run in 0..plan.runs + plan.warm_ups() {
-        let one = measure(plan, 1, &case, &payloads)?.costs;
-        let Measurement {
-            costs: two,
-            sent,
-            dropped: run_dropped,
-        } = measure(plan, 2, &case, &payloads)?;
-        if run < plan.warm_ups() {
-            continue;
+    let runs = Runs::measure(name, plan)?;
+    let conditions = runs
+        .describe(Conditions::of(
+            "one report, CPU time of the busiest thread",
+            INCLUDED,
+        ))
+        .ratio("one_worker_ns", median_of(&runs.one_worker, Costs::busiest))
+        .ratio("input_ns", median_of(&runs.two_workers, |two| two.input))
+        .ratio(
+            "busiest_worker_ns",
+            median_of(&runs.two_workers, |two| two.worker),
+        )
+        .ratio(
+            "all_threads_ns",
+            median_of(&runs.two_workers, |two| two.input + two.workers),
+        )
+        .ratio("limit_ns", median_of(&runs.limit, Costs::busiest))
+        .ratio("speedup", runs.ratio_to_two_workers(&runs.one_worker))
+        .ratio("of_limit", runs.ratio_to_two_workers(&runs.limit));
+    let times = runs.two_workers.iter().map(Costs::busiest).collect();
+    Ok(Outcome::new(name, times, conditions))
+}
+
+/// Measures two threads that share nothing, and compares two workers of one input with them in the same run (`fanout-limit`).
+pub(super) fn limit(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
+    let runs = Runs::measure(name, plan)?;
+    let operation =
+        "one report, CPU time of the busier of two threads that share nothing, each with half of the flows";
+    let conditions = runs
+        .describe(Conditions::of(operation, INCLUDED))
+        .ratio("two_workers_ns", median_of(&runs.two_workers, Costs::busiest))
+        .ratio("of_limit", runs.ratio_to_two_workers(&runs.limit));
+    let times = runs.limit.iter().map(Costs::busiest).collect();
+    Ok(Outcome::new(name, times, conditions))
+}
+
+const INCLUDED: &str = "the thread of the input from packets in memory: inner flow, loss accounting, copy; the busiest of it and of \
+                        two workers: decoding, state, thresholds; threads that share nothing do both";
+
+/// The costs of one worker, of two, and of two threads that share nothing, in each run. All are measured in each run, so that a
+/// change of the machine's speed affects all.
+struct Runs {
+    flows: u32,
+    hops: u8,
+    one_worker: Vec<Costs>,
+    two_workers: Vec<Costs>,
+    limit: Vec<Costs>,
+    /// Datagrams to two workers, and how many of them were dropped.
+    datagrams: u64,
+    dropped: u64,
+}
+
+impl Runs {
+    fn measure(name: &str, plan: &Plan) -> Result<Self, Failure> {
+        let flows = if name.ends_with("100k") { 100_000 } else { 1_000 };
+        let case = Case {
+            flows: plan.flows(flows),
+            ..CASES[0]
+        };
+        let feed = case.feed();
+        let payloads: Vec<&[u8]> = feed.payloads().collect();
+        let mut runs = Self {
+            flows: case.flows,
+            hops: case.hops,
+            one_worker: Vec::new(),
+            two_workers: Vec::new(),
+            limit: Vec::new(),
+            datagrams: 0,
+            dropped: 0,
+        };
+        for run in 0..plan.runs + plan.warm_ups() {
+            let one = measure(plan, |span| process(1, &case, &payloads, span))?;
+            let two = measure(plan, |span| process(2, &case, &payloads, span))?;
+            let limit = measure(plan, |span| process_independently(&case, &payloads, span))?;
+            if run < plan.warm_ups() {
+                continue;
+            }
+            runs.one_worker.push(one.costs);
+            runs.two_workers.push(two.costs);
+            runs.limit.push(limit.costs);
+            runs.datagrams += two.sent;
+            runs.dropped += two.dropped;
         }
-        speedups.push(one.busiest() / two.busiest());
-        ones.push(one.busiest());
-        twos.push(two);
-        datagrams += sent;
-        dropped += run_dropped;
+        Ok(runs)
     }
 
-    let included = "the thread of the input from packets in memory: inner flow, loss accounting, copy; the busiest of it \
-                    and of two workers: decoding, state, thresholds";
-    let conditions = Conditions::of("one report, CPU time of the busiest thread", included)
-        .number("flows", case.flows)
-        .number("hops", case.hops)
-        .ratio("one_worker_ns", median(ones))
-        .ratio("input_ns", median_of(&twos, |two| two.input))
-        .ratio("busiest_worker_ns", median_of(&twos, |two| two.worker))
-        .ratio("all_threads_ns", median_of(&twos, |two| two.input + two.workers))
-        .ratio("speedup", median(speedups))
-        .number("datagrams", datagrams)
-        .number("dropped", dropped);
-    Ok(Outcome::new(
-        name,
-        twos.iter().map(Costs::busiest).collect(),
-        conditions,
-    ))
+    fn describe(&self, conditions: Conditions) -> Conditions {
+        conditions
+            .number("flows", self.flows)
+            .number("hops", self.hops)
+            .number("datagrams", self.datagrams)
+            .number("dropped", self.dropped)
+    }
+
+    /// Returns the median ratio of `others` to two workers: the rate of two workers as a multiple of that of `others`.
+    fn ratio_to_two_workers(&self, others: &[Costs]) -> f64 {
+        let pairs = others.iter().zip(&self.two_workers);
+        median(
+            pairs
+                .map(|(other, two)| other.busiest() / two.busiest())
+                .collect(),
+        )
+    }
 }
 
 /// Maximum number of times that a run is repeated, each twice as long, if its costs are not above those of the first one: on a busy
@@ -92,15 +151,18 @@ struct Measurement {
     dropped: u64,
 }
 
-fn measure(plan: &Plan, workers: usize, case: &Case, payloads: &[&[u8]]) -> Result<Measurement, Failure> {
+/// Measures `process`, which handles each report twice and then reports for a span.
+fn measure(plan: &Plan, process: impl Fn(Duration) -> Result<Run, Failure>) -> Result<Measurement, Failure> {
     // The first of two runs only creates the state of all flows; its costs are subtracted.
-    let first = process(workers, case, payloads, Duration::ZERO)?;
-    let mut second = process(workers, case, payloads, plan.each)?;
+    let first = process(Duration::ZERO)?;
+    let mut second = process(plan.each)?;
     for repeat in 1..=MAX_REPEATS {
-        if second.input_ns > first.input_ns && second.busiest_ns > first.busiest_ns {
+        // Without workers, the thread of the input does their work.
+        let has_workers = second.busiest_ns > 0;
+        if second.input_ns > first.input_ns && (second.busiest_ns > first.busiest_ns || !has_workers) {
             break;
         }
-        second = process(workers, case, payloads, plan.each * 2_u32.pow(repeat))?;
+        second = process(plan.each * 2_u32.pow(repeat))?;
     }
     let sent = second.sent - first.sent;
     let dropped = second.dropped - first.dropped;
@@ -129,6 +191,25 @@ struct Run {
     input_ns: u64,
     busiest_ns: u64,
     workers_ns: u64,
+}
+
+/// Processes the reports in two threads that share nothing, each with a worker and half of the flows. The CPU time is that of the
+/// busier one, for the reports of both.
+fn process_independently(case: &Case, payloads: &[&[u8]], span: Duration) -> Result<Run, Failure> {
+    let (one_half, other_half) = payloads.split_at(payloads.len() / 2);
+    let (first, joined) = thread::scope(|scope| {
+        let other = scope.spawn(|| process(1, case, other_half, span));
+        let first = process(1, case, one_half, span);
+        (first, other.join())
+    });
+    let first = first?;
+    let second = joined.map_err(panicked)??;
+    Ok(Run {
+        sent: first.sent + second.sent,
+        dropped: first.dropped + second.dropped,
+        input_ns: first.input_ns.max(second.input_ns),
+        ..Run::default()
+    })
 }
 
 /// Processes each report twice, then reports for `span`.

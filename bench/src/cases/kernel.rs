@@ -18,6 +18,28 @@ use super::harness::{Conditions, Failure, Outcome, Plan, panicked, workload};
 use experiments::figures::failed;
 use terminal::CliError;
 
+/// The records of a report, as the program that generates reports writes them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stack {
+    /// Number of records to write; 0 keeps those of the frame.
+    hops: u32,
+    /// Items in a record, of four bytes each.
+    words: u32,
+    /// The ports are the second item. The node ID is the first one; hop latency and queue follow.
+    has_ports: bool,
+}
+
+impl Stack {
+    /// Returns the records of a case. Those of a single hop stay as they are, because they lack latency and queue.
+    pub(super) fn of(case: &traffic::Case) -> Self {
+        Self {
+            hops: if case.hops == 1 { 0 } else { case.hops.into() },
+            words: case.bitmap.count_ones(),
+            has_ports: case.bitmap & 0x4000 != 0,
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
@@ -36,8 +58,12 @@ const fn case(name: &'static str, flows: u32, events: u32) -> Case {
     Case { name, flows, events }
 }
 
-/// Number of hops in a report.
-const HOPS: u32 = 6;
+/// The records in a report of the cases.
+const STACK: Stack = Stack {
+    hops: 6,
+    words: 8,
+    has_ports: true,
+};
 /// Upper bound of the variation of values, below every threshold.
 const JITTER: u32 = 512;
 /// Minimum number of reports per run, because each run has a fixed overhead of some milliseconds.
@@ -63,7 +89,7 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let mut full = 0;
     for _ in 0..plan.runs {
         // The kernel chooses the addresses of the tables, and they affect the result, so each run creates new tables.
-        let mut setup = Setup::new(&case, HOPS, &frame)?;
+        let mut setup = Setup::new(&case, STACK, &frame)?;
         let before = setup.tables.counters().map_err(failed)?;
         let all = run(
             &setup.object,
@@ -83,8 +109,8 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let included = "XDP program from the frame to the verdict: parsing, state, thresholds, sequence numbers; event: the frame in the ring, a reader on another core";
     let conditions = Conditions::of("one report, by BPF_PROG_TEST_RUN", included)
         .number("flows", case.flows)
-        .number("hops", HOPS)
-        .number("items_per_hop", 8_u32)
+        .number("hops", STACK.hops)
+        .number("items_per_hop", STACK.words)
         .number("frame_bytes", frame.len())
         .ratio("events_per_report", events as f64 / all_reports)
         .ratio("ring_full_per_report", full as f64 / all_reports)
@@ -101,7 +127,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    fn new(case: &Case, hops: u32, frame: &[u8]) -> Result<Self, Failure> {
+    fn new(case: &Case, stack: Stack, frame: &[u8]) -> Result<Self, Failure> {
         let sizes = Sizes {
             flows: case.flows * 5 / 4,
             queues: 1024,
@@ -111,7 +137,9 @@ impl Setup {
             seed: 7,
         };
         let mut options = sizes.options();
-        options.constants.extend(constants(case.flows, hops, case.events));
+        options
+            .constants
+            .extend(constants(case.flows, stack, case.events));
         let mut object = Object::load(xdp::COST, &options).map_err(not_loaded)?;
         let tables = Tables::open(&object, sizes).map_err(failed)?;
         prepare(&tables)?;
@@ -124,14 +152,14 @@ impl Setup {
         Ok(Self { object, tables, ring })
     }
 
-    /// Loads the program for reports like `frame` of `flows` flows, whose values vary at `hops` hops without an event.
-    pub(super) fn unchanging(flows: u32, hops: u32, frame: &[u8]) -> Result<Self, Failure> {
+    /// Loads the program for reports like `frame` of `flows` flows, whose values vary in `stack` without an event.
+    pub(super) fn unchanging(flows: u32, stack: Stack, frame: &[u8]) -> Result<Self, Failure> {
         let case = Case {
             name: "",
             flows,
             events: 0,
         };
-        Self::new(&case, hops, frame)
+        Self::new(&case, stack, frame)
     }
 
     /// Returns the time per report of hopwise's program (ns), and the share of reports that it passes to user space.
@@ -146,13 +174,15 @@ impl Setup {
 }
 
 /// Returns the program's constants, which determine the generated reports. One of `changes` reports is an event; 0 for none.
-fn constants(flows: u32, hops: u32, changes: u32) -> [(&'static str, u32); 5] {
+fn constants(flows: u32, stack: Stack, changes: u32) -> [(&'static str, u32); 7] {
     [
         ("cost_flows", flows),
         // A coprime stride visits all flows and defeats prefetching.
         ("cost_stride", coprime(flows)),
         ("cost_jitter", JITTER),
-        ("cost_hops", hops),
+        ("cost_hops", stack.hops),
+        ("cost_words", stack.words),
+        ("cost_ports", stack.has_ports.into()),
         ("cost_change", changes),
     ]
 }
@@ -162,7 +192,7 @@ fn not_loaded(error: nic::Error) -> Failure {
 }
 
 /// Loads the programs that generate reports of many flows from one frame, for use in front of another project's program.
-pub(super) fn reports(flows: u32, hops: u32, changes: u32) -> Result<Object, Failure> {
+pub(super) fn reports(flows: u32, stack: Stack, changes: u32) -> Result<Object, Failure> {
     let sizes = Sizes {
         flows: 1024,
         queues: 1024,
@@ -172,7 +202,7 @@ pub(super) fn reports(flows: u32, hops: u32, changes: u32) -> Result<Object, Fai
         seed: 7,
     };
     let mut options = sizes.options();
-    options.constants.extend(constants(flows, hops, changes));
+    options.constants.extend(constants(flows, stack, changes));
     Object::load(xdp::COST, &options).map_err(not_loaded)
 }
 

@@ -11,53 +11,62 @@ use terminal::CliError;
 use testkit::workload::collector::{CASES, Case};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, median, workload};
+use super::kernel::Stack;
 use super::{fastpath, kernel};
 use experiments::figures::failed;
 
 /// A comparison of a peer with hopwise, on the reports of one of hopwise's cases.
 struct Comparison {
     name: &'static str,
+    about: &'static str,
     /// Name of the case in which hopwise's collector processes the same reports.
     ours: &'static str,
     /// True if hopwise's XDP program is measured too.
     in_kernel: bool,
     flows: u32,
-    hops: u32,
     /// One of this many reports changes by more than a threshold; 0 for none.
     changes: u32,
 }
 
-const COMPARISONS: [Comparison; 4] = [
+const COMPARISONS: [Comparison; 5] = [
     Comparison {
         name: "peer-6x8-1k",
+        about: "another project's XDP program, 6 hops of 8 items, 1,000 flows (`hopwise bench peers FILE`, root)",
         ours: "fastpath-6x8-1k",
         in_kernel: true,
         flows: 1000,
-        hops: 6,
         changes: 0,
     },
     Comparison {
         name: "peer-6x8-100k",
+        about: "the same, 100,000 flows in random order",
         ours: "fastpath-6x8-100k-shuffled",
         in_kernel: true,
         flows: 100_000,
-        hops: 6,
         changes: 0,
     },
     Comparison {
         name: "peer-6x8-change",
+        about: "the same, 1,000 flows, a change with every report",
         ours: "fastpath-6x8-change",
         in_kernel: false,
         flows: 1000,
-        hops: 6,
         changes: 1,
     },
     Comparison {
         name: "peer-1x1-1k",
+        about: "the same, 1 hop of 1 item, no change",
         ours: "fastpath-1x1-1k",
         in_kernel: true,
         flows: 1000,
-        hops: 1,
+        changes: 0,
+    },
+    Comparison {
+        name: "peer-3x3-1k",
+        about: "the same, 3 hops of 3 items: node, hop latency, queue",
+        ours: "fastpath-3x3-1k",
+        in_kernel: true,
+        flows: 1000,
         changes: 0,
     },
 ];
@@ -69,6 +78,13 @@ const MAX_KEYS: usize = 1_000_000;
 // Offsets of the UDP destination port and checksum in a frame. A checksum of 0 means none.
 const PORT: usize = 36;
 const CHECKSUM: usize = 40;
+
+/// Returns the names and descriptions of the comparisons.
+pub(super) fn described() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COMPARISONS
+        .iter()
+        .map(|comparison| (comparison.name, comparison.about))
+}
 
 /// Prints the outcome of a comparison, by its name.
 pub(super) type Print<'p> = &'p mut dyn FnMut(&str, Result<Outcome, Failure>) -> Result<(), CliError>;
@@ -153,18 +169,18 @@ impl Peer {
         let mut passed = 0.0;
         let mut measured = None;
         let flows = plan.flows(comparison.flows);
-        let hops = changing_hops(comparison);
+        let stack = Stack::of(&case);
         for _ in 0..plan.runs {
             let run = if comparison.in_kernel {
                 // The same object generates the peer's reports, because the verifier takes seconds for each object.
-                let setup = kernel::Setup::unchanging(flows, hops, &frame)?;
+                let setup = kernel::Setup::unchanging(flows, stack, &frame)?;
                 let peer = self.load()?;
                 let (ns, share) = setup.detect(&frame, REPORTS)?;
                 kernel.push(ns);
                 passed = share;
                 self.measure(&peer, &setup.object, &frame, flows)?
             } else {
-                let maker = kernel::reports(flows, hops, comparison.changes)?;
+                let maker = kernel::reports(flows, stack, comparison.changes)?;
                 let peer = self.load()?;
                 self.measure(&peer, &maker, &frame, flows)?
             };
@@ -187,7 +203,8 @@ impl Peer {
             .text("program", program)
             .text("order", "flows by a stride that defeats prefetching")
             .number("flows", flows)
-            .number("hops", comparison.hops)
+            .number("hops", case.hops)
+            .number("items_per_hop", case.bitmap.count_ones())
             .number("frame_bytes", frame.len())
             .number("udp_port", self.port)
             .text("entries", keys)
@@ -296,11 +313,6 @@ fn test_run(object: &Object, program: &str, frame: &[u8], reports: u32) -> Resul
     Ok(f64::from(run.duration_ns))
 }
 
-/// Returns the number of hops whose values vary. Reports of one hop have another layout, which the program does not rewrite.
-fn changing_hops(comparison: &Comparison) -> u32 {
-    if comparison.hops == 1 { 0 } else { comparison.hops }
-}
-
 fn frame(case: &Case) -> Vec<u8> {
     Case { flows: 1, ..*case }
         .feed()
@@ -332,10 +344,9 @@ mod tests {
     fn every_comparison_has_a_case_with_the_same_reports() {
         for comparison in &COMPARISONS {
             let case = workload(CASES, comparison.ours, |case| case.name).unwrap();
-            assert_eq!(
-                (case.flows, u32::from(case.hops)),
-                (comparison.flows, comparison.hops)
-            );
+            assert_eq!(case.flows, comparison.flows);
+            let shape = format!("{}x{}", case.hops, case.bitmap.count_ones());
+            assert!(comparison.name.contains(&shape), "{}", comparison.name);
             let frame = frame(&case);
             assert_eq!(frame[PORT..PORT + 2], 32_766_u16.to_be_bytes());
         }

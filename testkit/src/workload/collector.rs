@@ -111,7 +111,7 @@ const BASE: Case = Case {
 };
 
 /// The cases whose results are published.
-pub const CASES: [Case; 22] = [
+pub const CASES: [Case; 23] = [
     BASE,
     Case {
         name: "fastpath-6x8-100k",
@@ -144,6 +144,13 @@ pub const CASES: [Case; 22] = [
         name: "fastpath-1x1-1k",
         hops: 1,
         bitmap: 0x8000,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-3x3-1k",
+        hops: 3,
+        // Node ID, hop latency and queue.
+        bitmap: 0xb000,
         ..BASE
     },
     Case {
@@ -266,11 +273,15 @@ impl Case {
     /// Generates the frames of the case in memory.
     pub fn feed(&self) -> Feed {
         // Several rounds over all flows, so that values can differ from one to the next.
-        let rounds: u32 = match self.values {
+        self.feed_of_rounds(match self.values {
             Values::Constant => 1,
             Values::Change => 2,
             Values::Jitter => 4,
-        };
+        })
+    }
+
+    /// Generates the frames of this number of rounds over all flows.
+    pub fn feed_of_rounds(&self, rounds: u32) -> Feed {
         let length = self.frame_len();
         let packet = length * usize::from(self.frames_per_packet());
         let mut bytes = vec![0; packet * (self.flows * rounds) as usize];

@@ -34,8 +34,9 @@ pub struct Case {
     pub order: Order,
 }
 
-/// The published cases: a Key-Write slot with a path of five nodes, and an Append batch of 16 entries of 18 bytes with its tag.
-pub const CASES: [Case; 2] = [
+/// The published cases: a Key-Write slot with a path of five nodes, and Append batches of 16 entries of 18 and of 4 bytes with
+/// their tags.
+pub const CASES: [Case; 3] = [
     Case {
         name: "rdma-key-write",
         len: 24,
@@ -47,6 +48,13 @@ pub const CASES: [Case; 2] = [
         name: "rdma-append",
         len: 304,
         stride: 304,
+        random: false,
+        order: Order::Ascending,
+    },
+    Case {
+        name: "rdma-append-80",
+        len: 80,
+        stride: 80,
         random: false,
         order: Order::Ascending,
     },

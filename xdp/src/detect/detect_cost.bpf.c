@@ -10,6 +10,8 @@ const volatile u32 cost_flows = 1000;
 const volatile u32 cost_stride = 617;
 const volatile u32 cost_hops = 6;
 const volatile u32 cost_words = 8;
+/* 1: the second item of a record is the ports. The first one is the node ID; hop latency and queue follow. */
+const volatile u32 cost_ports = 1;
 /* Values vary by less than this (a power of two, or 0), below every threshold. */
 const volatile u32 cost_jitter = 512;
 /* One in this many reports (a power of two; 0: none) changes by more than its threshold. */
@@ -52,13 +54,18 @@ static inline_always u32 cost_rewrite(struct xdp_md *frame)
             break;
         asm volatile("%0 &= 0x7ff" : "+r"(offset));
         record = data + offset;
-        if (record + 28 > end)
+        if (record + 12 > end)
             return 0;
         noise = noise * 1664525 + 1013904223;
         put32(record, cost_node(hop, flow));
-        put32(record + 4, 1 << 16 | ((flow & 7) + 2));
-        put32(record + 8, 1000 * (hop + 1) + (noise >> 8 & (cost_jitter - !!cost_jitter)) + (hop ? 0 : changed));
-        put32(record + 12, (flow & 3) << 24 | (400 + (noise >> 20 & (cost_jitter - !!cost_jitter) & 255)));
+        if (cost_ports) {
+            if (record + 16 > end)
+                return 0;
+            put32(record + 4, 1 << 16 | ((flow & 7) + 2));
+            record += 4;
+        }
+        put32(record + 4, 1000 * (hop + 1) + (noise >> 8 & (cost_jitter - !!cost_jitter)) + (hop ? 0 : changed));
+        put32(record + 8, (flow & 3) << 24 | (400 + (noise >> 20 & (cost_jitter - !!cost_jitter) & 255)));
         offset += cost_words * 4;
     }
     return 1;
