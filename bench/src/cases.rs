@@ -14,6 +14,7 @@ mod fanout;
 mod fastpath;
 mod grid;
 mod harness;
+mod instructions;
 mod join;
 mod kernel;
 mod live;
@@ -34,6 +35,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use self::harness::{Failure, LoadMeter, Outcome, Plan};
+pub(crate) use self::instructions::run as run_for_instruction_counts;
 use crate::page;
 use clap::Parser;
 use terminal::CliError;

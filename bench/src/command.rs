@@ -1,5 +1,6 @@
 //! The command line of the program `hopwise-bench`: `hopwise bench` by default, `hopwise experiment` after the word
-//! `experiment`, and man pages and completions after the word `generate`.
+//! `experiment`, man pages and completions after the word `generate`, and the work whose instructions a test counts after the word
+//! `instructions`.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -25,6 +26,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
     let arguments: Vec<OsString> = arguments.collect();
     match arguments.get(1).and_then(|word| word.to_str()) {
         Some("experiment") => experiments::run(experiments::Args::parse_from(&arguments[1..])),
+        Some("instructions") => cases::run_for_instruction_counts(),
         Some("generate") => write(&Generate::parse_from(&arguments[1..])),
         _ => cases::run(cases::Args::parse_from(arguments)),
     }
