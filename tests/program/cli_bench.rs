@@ -179,7 +179,10 @@ fn plausible(outcome: &Value) {
         assert!(outcome["conditions"]["worst_cell"].is_string(), "{outcome}");
     }
     if name.starts_with("fanout-") {
-        assert!(outcome["conditions"]["of_limit"].as_f64() > Some(0.0), "{outcome}");
+        assert!(
+            outcome["conditions"]["of_limit"].as_f64() > Some(0.0),
+            "{outcome}"
+        );
     }
     if name == "fastpath-6x8-change" {
         assert!(
@@ -262,7 +265,8 @@ fn bars_of_a_file_are_compared_and_one_missed_without_a_reason_is_the_exit_code(
     }
     let dir = TempDir::new();
     let file = dir.join("figures.jsonl");
-    let outcome = r#"{"name":"live-new-flows","median":10001,"min":1,"max":20000,"busy":false,"conditions":{}}"#;
+    let outcome =
+        r#"{"name":"live-new-flows","median":10001,"min":1,"max":20000,"busy":false,"conditions":{}}"#;
     std::fs::write(&file, outcome).unwrap();
     let missed = hopwise(["bench", "--bars", text(&file)]);
     assert_eq!(missed.code, Some(1), "{}", missed.stderr);
@@ -278,7 +282,11 @@ fn bars_of_a_file_are_compared_and_one_missed_without_a_reason_is_the_exit_code(
     std::fs::write(&file, "{}").unwrap();
     let refused = hopwise(["bench", "--bars", text(&file)]);
     assert_eq!(refused.code, Some(2));
-    assert!(refused.stderr.contains("line 1: no outcome"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("line 1: no outcome"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]

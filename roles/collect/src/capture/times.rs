@@ -98,13 +98,13 @@ pub(crate) fn due(
             after.is_some_and(|after| sequence.is_behind(after) && !Sequence::new(time).is_behind(after));
         return if is_set_back { time } else { before };
     }
-    let is_confirmed = |next: Nanos| !Sequence::new(time).is_behind(next);
+    let from_here = Sequence::new(time);
     match after {
-        Some(after) if is_confirmed(after) => time.min(after),
+        Some(after) if !from_here.is_behind(after) => time.min(after),
         // The next one continues from those before: this one is ahead alone.
         Some(after) if !sequence.is_behind(after) => after,
         // The next one is behind both: the third tells whether that one is wrong.
-        Some(_) if third.is_some_and(is_confirmed) => time,
+        Some(_) if third.is_some_and(|third| !from_here.is_behind(third)) => time,
         _ if sequence.is_ahead(time) => before,
         _ => time,
     }
