@@ -862,11 +862,10 @@ function W.ipv6(w, at)
   local ip = { at = at, v6 = true, dscp = bits(word, 22, 6) }
   local next_header = u8(w, at + 6)
   local here = at + 40
-  for n = 1, 9 do
+  for _ = 1, 8 do
     local units = EXTENSION_UNITS[next_header]
     if not units then return W.transport(w, here, ip, next_header) end
-    -- At most eight are read.
-    if n == 9 or here + 8 > w.fin then break end
+    if here + 8 > w.fin then break end
     local len = 8 + u8(w, here + 1) * units
     if next_header == 44 and floor(u16(w, here + 2) / 8) ~= 0 then
       next_header = u8(w, here)
@@ -1078,10 +1077,6 @@ end
 function W.udp(w, at, ip)
   local sport, dport = ports_at(w, at)
   local body = at + 8
-  if w.aim ~= "frame" and sport and w.fin <= body and (w.seek or w.skips_shim) and C.is_int_port(dport) and u16(w, at + 4) ~= 8 then
-    -- The packet is cut before the shim, which has its ports.
-    sport, dport = nil, nil
-  end
   if not sport or w.fin < body then
     w.flow = flow_of(ip, at, sport, dport, 17)
     return
@@ -1090,14 +1085,14 @@ function W.udp(w, at, ip)
   w.flow = flow_of(ip, at, sport, dport, 17)
   local proto = 17
   local found = W.wanted_int(w, { ip = ip, at = at, encapsulation = "udp" }, body, dport)
-  if w.skips_shim and C.is_int_port(dport) then found = W.left_out_shim(w, body) end
+  if w.left_out and C.is_int_port(dport) then found = W.left_out_shim(w, body) end
   if found then
     local fin, original = found.fin, found.original
     if not fin then fin, original = W.l4_shim(w, found) end
     local behind = original.proto
     if behind == 17 and original.port then behind = nil end
     if found.found_by == "port" and behind then
-      w.seek, w.left_out, w.skips_shim = false, false, false
+      w.seek, w.left_out = false, false
       return W.transport(w, fin, ip, behind)
     end
     dport, body = original.port or dport, fin
@@ -1381,8 +1376,7 @@ function W.left_out_shim(w, body)
     if version ~= "2" and not is_destination then refuse("bad_shim", body) end
     shim_whole(w, body)
     found.original, found.fin = fit(w, found, body), body + 4 + u8(w, body + 1) * 4
-    w.left_out = w.left_out and is_destination
-    w.skips_shim = is_destination
+    w.left_out = is_destination
   end)
   return not problem and found or nil
 end
@@ -1844,8 +1838,6 @@ end
 local function read_inside(report, s, from, fin, first, seek)
   local w = new_walk(s, fin, "report", seek)
   w.left_out = report.left_out ~= nil
-  -- INT is not read, but a shim behind UDP to its port announces the original port or protocol.
-  w.skips_shim = not seek or w.left_out
   report.walk, report.packet = w, { from = from, fin = fin, first = first }
   local problem = cause(w, guarded(function()
     if first == "ethernet" then return W.ethernet(w, from) end
@@ -2019,7 +2011,7 @@ do
   end
 
   -- Whether reports follow one another up to the end of the datagram, by their lengths.
-  function W.is_whole(w, at)
+  local function is_whole(w, at)
     while at and at < w.fin do at = fin_20(w, at) end
     return at == w.fin
   end
@@ -2039,12 +2031,12 @@ do
     elseif not packet then
       is_one = clear and (has_main or has_contents)
     elseif packet.first == "ethernet" then
-      is_one = (report.metadata and clear) or (announced and (is_known(w, packet) or is_llc(w, packet)))
+      is_one = report.metadata or (announced and (is_known(w, packet) or is_llc(w, packet)))
     else
       is_one = walk.flow and (report.metadata or clear) or announced and is_known(w, packet)
     end
     if is_one then return end
-    if packet and not report.partial and W.is_whole(w, report.fin) then
+    if packet and not report.partial and is_whole(w, report.fin) then
       local is_packet = report.metadata
       if packet.first == "ethernet" then is_packet = packet.from + 14 <= packet.fin end
       if flagged(report) and clear and is_packet then return end
@@ -2349,11 +2341,7 @@ local function read_datagram(s)
     local report = read_20(w, s, at, fin, group)
     datagram.reports[#datagram.reports + 1] = report
     at = fin
-    local refusal = report.problem and report.problem.refused
-    if FRAMING[refusal or ""] and not report.is_skipped then break end
-    -- Nothing has shown yet that the datagram is a group, so its lengths must.
-    local is_undefined = refusal == "undefined_report_type" or refusal == "undefined_inner_type"
-    if is_undefined and #datagram.reports == 1 and not W.is_whole(w, at) then break end
+    if report.problem and FRAMING[report.problem.refused] and not report.is_skipped then break end
     if report.partial and at < w.fin then return refused("bad_report_length", at) end
   end
   return datagram

@@ -163,10 +163,8 @@ struct walk {
     u32 ip;        /* the latest IP header */
     u32 hop_limit; /* of the outermost IP header; ABSENT: there is none */
     u32 ethertype;
-    u32 seek;     /* INT and IOAM are still searched for */
-    u32 left_out; /* INT was refused and is not read again: IOAM is */
-    /* INT is not read, but its shim after UDP announces the original port or protocol; 0 behind UDP that the source inserted */
-    u32 skips_shim;
+    u32 seek; /* INT and IOAM are still searched for */
+    u32 left_out; /* INT was refused and is not read again: IOAM is, and its shim after UDP announces the original port or protocol */
     u32 int_option;     /* the IPv6 header with the option that contains INT; 0: none has one */
     u32 is_ambiguous;   /* two marks announce INT, or a mark and an option: user space decides which of them is INT */
     int option_refused; /* why an option of IPv6 that should hold INT was left out; 0: none was */

@@ -251,8 +251,7 @@ static inline_always u32 is_grouped(struct scratch *s, u32 first, u32 at, u32 en
     if (first == FIRST_NOTHING)
         return !s->reserved && (has_main || (s->has_contents && flagged));
     if (first == FIRST_ETHERNET)
-        return (measured && !s->reserved) ||
-               (announced && (is_known(s, first, at, end) || is_llc(bytes(s, at), end - at)));
+        return measured || (announced && (is_known(s, first, at, end) || is_llc(bytes(s, at), end - at)));
     if (s->walk.has_flow)
         return measured || !s->reserved;
     return announced && is_known(s, first, at, end);

@@ -362,7 +362,6 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     int result = 0, refused = 0;
 
     s->walk.left_out = s->walk.is_ambiguous = 0;
-    s->walk.skips_shim = !seek;
 #pragma clang loop unroll(disable)
     for (int attempt = 0; attempt < 2; attempt++) {
         s->walk.tunnels = 0;
@@ -398,7 +397,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         s->walk.at = at;
         s->walk.end = end;
         s->walk.seek = seek = 0;
-        s->walk.left_out = s->walk.skips_shim = 1;
+        s->walk.left_out = 1;
         s->found.int_version = 0;
         s->found.sf = SF_NONE;
         s->found.ioam = IOAM_NONE;
@@ -728,12 +727,8 @@ static inline_always int conclude(struct scratch *s, int result)
 {
     u32 reason = REASON(result);
 
-    if (result < 0 && (reason == UNDEFINED_REPORT_TYPE || reason == UNDEFINED_INNER_TYPE)) {
-        /* Nothing has shown yet that the datagram is a group, so its lengths must. */
-        if (s->index == 1 && !lengths_agree(s))
-            s->state = DATAGRAM_END;
+    if (result < 0 && (reason == UNDEFINED_REPORT_TYPE || reason == UNDEFINED_INNER_TYPE))
         return result;
-    }
     if (reason == NOT_A_REPORT && s->is_skipped)
         return result;
     if (result < 0 && is_of_framing(reason)) {

@@ -456,7 +456,7 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
     w->dscp = (be16(ip) >> 6) & 0x3f;
     next = ip[6];
     w->at += 40;
-    for (int i = 0; i <= MAX_TAGS; i++) {
+    for (int i = 0; i < MAX_TAGS; i++) {
         const u8 *head = bytes(s, w->at);
         u32 units = extension_units(next), len;
 
@@ -464,7 +464,7 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
             w->proto = next;
             return STEP_TRANSPORT;
         }
-        if (i == MAX_TAGS || w->at + 8 > w->end)
+        if (w->at + 8 > w->end)
             break;
         len = 8 + head[1] * units;
         if (next == 44 && be16(head + 2) & 0xfff8) {
@@ -625,8 +625,7 @@ static inline_always u32 left_out_shim(struct scratch *s, u32 body)
         return 0;
     if (shim_2(s, body, MARK_PORT) < 0)
         return 0;
-    w->skips_shim = found == FOR_DESTINATION_2;
-    w->left_out &= w->skips_shim;
+    w->left_out = found == FOR_DESTINATION_2;
     return 1;
 }
 
@@ -646,12 +645,6 @@ int walk_udp(struct scratch *s, const struct profile *p)
     has_ports = at + 4 <= w->end;
     src_port = be16(udp);
     dst_port = be16(udp + 2);
-    if (body >= w->end && (w->seek || w->skips_shim) && dst_port == p->int_udp_port && dst_port &&
-        (at + 6 > w->end || be16(udp + 4) != 8)) {
-        /* The packet is cut before the shim, which has its ports. */
-        set_flow(w, 0, 0, 0, IPPROTO_UDP);
-        return STEP_DONE;
-    }
     if (body > w->end) {
         set_flow(w, has_ports, src_port, dst_port, IPPROTO_UDP);
         return STEP_DONE;
@@ -662,7 +655,7 @@ int walk_udp(struct scratch *s, const struct profile *p)
         result = l4_shim(s, p);
         if (result < 0)
             return result;
-    } else if (w->skips_shim && dst_port == p->int_udp_port && dst_port && body < w->end && left_out_shim(s, body)) {
+    } else if (w->left_out && dst_port == p->int_udp_port && dst_port && body < w->end && left_out_shim(s, body)) {
         w->mark = MARK_PORT;
     }
     if (w->mark != MARK_NONE) {
@@ -670,7 +663,7 @@ int walk_udp(struct scratch *s, const struct profile *p)
         /* NPT 2 contains a protocol and no port; the protocol can be UDP. */
         if (w->mark == MARK_PORT && w->original_proto != ABSENT) {
             /* The UDP header was inserted; the original L4 header follows INT. */
-            w->seek = w->left_out = w->skips_shim = 0;
+            w->seek = w->left_out = 0;
             w->at = body;
             w->proto = w->original_proto;
             return STEP_TRANSPORT;
