@@ -182,9 +182,7 @@ pub(crate) struct Extensions<'a> {
     pub(crate) at: usize,
     /// Number of the next header.
     pub(crate) next: u8,
-    /// The number of headers that may still be read.
     remaining: usize,
-    is_later_fragment: bool,
 }
 
 /// An extension header whose first eight bytes are present.
@@ -203,7 +201,6 @@ impl<'a> Extensions<'a> {
             at,
             next,
             remaining: MAX_EXTENSIONS,
-            is_later_fragment: false,
         }
     }
 
@@ -220,7 +217,7 @@ impl<'a> Extensions<'a> {
 
     /// Returns whether a transport header comes next.
     pub(crate) fn is_at_transport(&self) -> bool {
-        !self.is_later_fragment && unit_of(self.next).is_none()
+        self.remaining > 0 && unit_of(self.next).is_none()
     }
 }
 
@@ -239,7 +236,7 @@ impl Iterator for Extensions<'_> {
 
     fn next(&mut self) -> Option<Extension> {
         let kind = self.next;
-        let unit = unit_of(kind).filter(|_| !self.is_later_fragment)?;
+        let unit = unit_of(kind)?;
         let head = self
             .bytes
             .get(self.at..self.at + 8)
@@ -247,7 +244,7 @@ impl Iterator for Extensions<'_> {
         self.next = head[0];
         if kind == FRAGMENT && u16_at(head, 2) & 0xfff8 != 0 {
             // A later fragment has no transport header.
-            self.is_later_fragment = true;
+            self.remaining = 0;
             return None;
         }
         let header = Extension {

@@ -5,7 +5,7 @@ use core::mem;
 
 use super::tunnel::is_gtp_data;
 use super::{Ip, Purpose, TCP, UDP, Walk};
-use crate::bytes::{try_u16, try_u64, u16_at};
+use crate::bytes::{try_u64, u16_at};
 use crate::flow::FlowKey;
 use crate::geneve::{CLASS_INT_1, CLASS_INT_2};
 use crate::int::header::{self, Carrier, Tail};
@@ -218,11 +218,8 @@ impl<'a> Walk<'a, '_> {
     /// Parses UDP, starting at its header.
     #[inline]
     pub(crate) fn udp(&mut self, bytes: &'a [u8], offset: usize, ip: Ip) -> Result<(), Refusal> {
-        let mut ports = walk::ports(bytes, offset);
+        let ports = walk::ports(bytes, offset);
         let mut body = offset + 8;
-        if bytes.len() <= body && self.is_cut_before_shim(bytes, offset, ports) {
-            ports = None;
-        }
         let Some((src_port, mut dst_port)) = ports.filter(|_| bytes.len() >= body) else {
             self.out.flow = Some(walk::flow(bytes, ip, ports, UDP));
             return Ok(());
@@ -240,7 +237,7 @@ impl<'a> Walk<'a, '_> {
         let position = self.find_mark(bytes, l4, body, dst_port);
         let shim = match position {
             Some(position) if self.find_int => Some((position.mark, self.l4_shim(bytes, position)?)),
-            Some(position) if self.skips_shim && position.mark == Mark::Port => self
+            Some(position) if self.int_left_out && position.mark == Mark::Port => self
                 .skipped_shim(bytes, position)
                 .map(|shim| (position.mark, shim)),
             Some(position) => self
@@ -257,7 +254,6 @@ impl<'a> Walk<'a, '_> {
                 // The source inserted this UDP header; the original L4 header follows INT.
                 self.find_int = false;
                 self.int_left_out = false;
-                self.skips_shim = false;
                 return self.transport(bytes, end, ip, original);
             }
             (dst_port, body) = (original.port.unwrap_or(dst_port), end);
@@ -286,16 +282,6 @@ impl<'a> Walk<'a, '_> {
             self.nested = bytes.get(body..);
         }
         Ok(())
-    }
-
-    /// Returns whether the packet in a report ends before the shim that its UDP header announces by the port of INT: the shim
-    /// has the original port, or tells that the source inserted the header.
-    #[cold]
-    fn is_cut_before_shim(&self, bytes: &[u8], offset: usize, ports: Option<(u16, u16)>) -> bool {
-        const HEADER: u16 = 8;
-        let is_to_int = ports.is_some_and(|(_, port)| port == self.profile.int_udp_port && port != 0);
-        let is_empty = try_u16(bytes, offset + 4) == Some(HEADER);
-        self.purpose != Purpose::Frame && (self.find_int || self.skips_shim) && is_to_int && !is_empty
     }
 
     /// Parses TCP, starting at its header.
@@ -554,8 +540,7 @@ impl<'a> Walk<'a, '_> {
         };
         let shim_header = Shim2::parse(Kind::L4, &bytes[position.shim..]).ok()?;
         let original = original_fields(position.mark, shim_header.next).ok()?;
-        self.int_left_out &= is_destination;
-        self.skips_shim = is_destination;
+        self.int_left_out = is_destination;
         Some((
             position.shim + shim::LEN + usize::from(shim_header.length) * 4,
             original,

@@ -69,11 +69,8 @@ pub(crate) struct Walk<'a, 'p> {
     pub(crate) purpose: Purpose,
     /// Still looking for INT and IOAM.
     pub(crate) find_int: bool,
-    /// INT was refused and is not parsed again. IOAM is.
+    /// INT was refused and is not parsed again. IOAM is, and a shim after UDP still tells the original port or protocol.
     pub(crate) int_left_out: bool,
-    /// INT is not parsed, but a shim after UDP to the port of INT still tells the original port or protocol. False behind a UDP
-    /// header that the source inserted.
-    pub(crate) skips_shim: bool,
     /// Cause for which an IPv6 option with INT was left out ([`Purpose::Report`]).
     pub(crate) option_refused: Option<Refusal>,
     pub(crate) tunnels: u8,
@@ -114,7 +111,6 @@ impl<'a, 'p> Walk<'a, 'p> {
             purpose,
             find_int,
             int_left_out: false,
-            skips_shim: !find_int && purpose != Purpose::Frame,
             option_refused: None,
             tunnels: 0,
             first_ip: None,
@@ -579,7 +575,6 @@ impl<'a, 'p> Walk<'a, 'p> {
                 // As in a report, whose INT is then left out.
                 self.find_int = false;
                 self.int_left_out = true;
-                self.skips_shim = true;
                 break;
             }
             self.geneve_option(bytes, ip, at - 8, option, next)?;

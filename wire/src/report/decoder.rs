@@ -195,10 +195,6 @@ impl<'a> Reports<'a, '_> {
         match result {
             // Bytes after a report with inconsistent lengths may belong to it.
             Err(refusal) if refusal.is_of_framing() => self.state = State::End,
-            // Nothing has shown yet that the datagram is a group, so its lengths must.
-            Err(refusal) if refusal.is_undefined() && index == 0 && !self.is_whole() => {
-                self.state = State::End
-            }
             Err(refusal) if refusal.is_undefined() => {}
             _ if report.annotations.contains(Annotations::PARTIAL) && !self.rest.is_empty() => {
                 self.state = State::Contradicted;

@@ -830,7 +830,6 @@ fn walk_packet<'a>(
 ) -> Result<Option<&'a [u8]>, Refusal> {
     let mut walk = Walk::new(profile, layouts, Purpose::Report, inside.find_int);
     walk.int_left_out = report.int_refused.is_some();
-    walk.skips_shim |= walk.int_left_out;
     start(&mut walk, inside).map_err(|refusal| walk.cause(refusal))?;
     walk.finish();
     report.flow = walk.out.flow;

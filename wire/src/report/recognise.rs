@@ -189,7 +189,7 @@ impl IndividualEvidence<'_> {
                 self.is_reserved_zero && (self.has_main_metadata || self.has_contents && self.has_flags)
             }
             (_, FirstHeader::Ethernet) => {
-                self.has_metadata && self.is_reserved_zero
+                self.has_metadata
                     || is_announced && (has_known_header(&self.packet) || has_llc_header(&self.packet))
             }
             _ if self.has_flow => self.has_metadata || self.is_reserved_zero,
