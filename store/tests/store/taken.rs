@@ -22,7 +22,7 @@ fn at(minute: u64) -> u64 {
     START + minute * MINUTE
 }
 
-/// What is true of a flow.
+/// The paths and reports of a flow that the store must give back.
 #[derive(Clone, Default, Debug)]
 struct Truth {
     /// When the flow took each path. The first one begins the flow.

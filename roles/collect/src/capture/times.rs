@@ -103,7 +103,7 @@ pub(crate) fn due(
         Some(after) if !from_here.is_behind(after) => time.min(after),
         // The next one continues from those before: this one is ahead alone.
         Some(after) if !sequence.is_behind(after) => after,
-        // The next one is behind both: the third tells whether that one is wrong.
+        // The next one is earlier than both; the third shows which of the two times is wrong.
         Some(_) if third.is_some_and(|third| !from_here.is_behind(third)) => time,
         _ if sequence.is_ahead(time) => before,
         _ => time,
